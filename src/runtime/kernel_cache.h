@@ -1,0 +1,69 @@
+// A content-addressed cache on disk: compiled kernels, and small blobs such as search decisions. An entry is one file,
+// written beside its place, synced and renamed; it holds its whole key and a checksum, so a collision, a damaged or
+// half-written entry, or one of another version counts as missing and is replaced. Safe with several writers at once and
+// with being killed at any moment. The cache never makes a compilation fail: what goes wrong is a warning.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "runtime/nvrtc.h"
+
+namespace pipethreader::runtime {
+
+// Everything a cubin depends on.
+struct KernelKey {
+  std::string source;
+  std::string architecture;
+  std::vector<std::string> options;
+  std::string compiler;   // Nvrtc::version_text()
+};
+
+[[nodiscard]] KernelKey key_of(const CompileRequest& request, const std::string& compiler);
+
+struct CacheEntryInfo {
+  std::string id;          // the hash, 32 hexadecimal digits; the file's name
+  bool is_kernel = false;  // or a blob
+  std::string label;       // a kernel's "__global__" name or a blob's key, shortened
+  std::uint64_t bytes = 0;
+  std::int64_t modified = 0;  // seconds since the epoch
+};
+
+class KernelCache {
+ public:
+  // The directory is made on the first store. An empty name: a cache that holds nothing and stores nothing.
+  explicit KernelCache(std::string directory) : directory_(std::move(directory)) {}
+
+  [[nodiscard]] const std::string& directory() const { return directory_; }
+
+  [[nodiscard]] std::optional<CompiledKernel> lookup(const KernelKey& key) const;
+  // Result: an error is a reason to warn, never to stop.
+  Result<void> store(const KernelKey& key, const CompiledKernel& kernel) const;
+
+  // A blob is any text under any key; writing again replaces it.
+  [[nodiscard]] std::optional<std::string> lookup_blob(const std::string& key) const;
+  Result<void> store_blob(const std::string& key, const std::string& blob) const;
+
+  [[nodiscard]] Result<std::vector<CacheEntryInfo>> list() const;  // newest first; damaged entries are left out
+  [[nodiscard]] Result<std::uint64_t> size() const;                // bytes of all its files, leftovers included
+  [[nodiscard]] Result<std::size_t> clear() const;                 // files removed; touches only files of its own
+
+ private:
+  std::string directory_;
+};
+
+// Looks up, else compiles and stores. Warnings are what went wrong with the cache.
+struct CachedCompile {
+  CompiledKernel kernel;
+  bool from_cache = false;
+  std::vector<std::string> warnings;
+};
+[[nodiscard]] Result<CachedCompile> compile_cached(const Nvrtc& nvrtc, const KernelCache& cache,
+                                                   const CompileRequest& request);
+
+}  // namespace pipethreader::runtime
