@@ -1,5 +1,6 @@
 #include "base/scalar_type.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -116,6 +117,15 @@ double round_to(ScalarType type, double value) {
 double unit_roundoff(ScalarType type) {
   const TypeInfo& t = info_of(type);
   return t.family == Family::floating ? std::scalbn(1.0, -(t.mantissa + 1)) : 0;
+}
+
+double largest_finite(ScalarType type) { return info_of(type).largest; }
+
+double lowest_finite(ScalarType type) { return info_of(type).lowest; }
+
+double smallest_positive(ScalarType type) {
+  const TypeInfo& t = info_of(type);
+  return t.family == Family::floating ? std::scalbn(1.0, t.min_exponent - t.mantissa) : 1;
 }
 
 }  // namespace pipethreader

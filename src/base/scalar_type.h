@@ -24,4 +24,10 @@ enum class ScalarType : std::uint8_t {
 // Half the distance between 1 and the next representable number: f32 2^-24, f16 2^-11, ... ; 0 for integers.
 [[nodiscard]] double unit_roundoff(ScalarType type);
 
+// The ends of a type's range: its largest finite number, its least one (integers: the minimum), and the smallest
+// positive one (subnormals included; 1 for integers).
+[[nodiscard]] double largest_finite(ScalarType type);
+[[nodiscard]] double lowest_finite(ScalarType type);
+[[nodiscard]] double smallest_positive(ScalarType type);
+
 }  // namespace pipethreader

@@ -125,27 +125,27 @@ struct Clock {
 
 // Cycles from issue until the result can be used, with the machine otherwise idle.
 struct Latency {
-  double bulk_load = 0;     // bulk copy, global to shared, until its barrier completes
-  double bulk_store = 0;    // bulk copy, shared to global, until the source may be overwritten
-  double global_load = 0;   // plain load
+  double bulk_load = 0;    // bulk copy, global to shared, until its barrier completes
+  double bulk_store = 0;   // bulk copy, shared to global, until the source may be overwritten
+  double global_load = 0;  // plain load
   double shared_load = 0;
   double shared_store = 0;
   double shuffle = 0;
-  double arithmetic = 0;    // dependent fp32 operation
-  double special = 0;       // dependent special function
-  double mma = 0;           // what a lone group of mma and its wait cost above its tensor cycles
+  double arithmetic = 0;  // dependent fp32 operation
+  double special = 0;     // dependent special function
+  double mma = 0;         // what a lone group of mma and its wait cost above its tensor cycles
 };
 
 struct Barriers {
-  int named_count = 0;                    // hardware barriers of a block
-  double named_cycles = 0;                // arrive and pass
-  double counted_cycles = 0;              // a counted barrier in shared memory: completion seen by a waiter
-  double counted_arrive_cycles = 0;       // the arriver is held this long
-  std::int64_t counted_arrivals_max = 0;  // of one phase
-  std::int64_t transaction_bytes_max = 0; // of one phase
-  int phases = 0;                         // a waiter may lag less than this many
-  double turn_cycles = 0;                 // handing a turn from lane to lane
-  double proxy_fence_cycles = 0;          // ordinary stores made visible to the copy engine
+  int named_count = 0;                     // hardware barriers of a block
+  double named_cycles = 0;                 // arrive and pass
+  double counted_cycles = 0;               // a counted barrier in shared memory: completion seen by a waiter
+  double counted_arrive_cycles = 0;        // the arriver is held this long
+  std::int64_t counted_arrivals_max = 0;   // of one phase
+  std::int64_t transaction_bytes_max = 0;  // of one phase
+  int phases = 0;                          // a waiter may lag less than this many
+  double turn_cycles = 0;                  // handing a turn from lane to lane
+  double proxy_fence_cycles = 0;           // ordinary stores made visible to the copy engine
   double cluster_sync_cycles = 0;
 };
 
@@ -170,8 +170,8 @@ struct RegisterBudget {
 struct Registers {
   std::int64_t per_unit = 0;
   int per_thread_max = 0;
-  int granularity = 0;        // of reallocation and of the allocation at launch
-  int reallocation_min = 0;   // the least and the most that reallocation accepts
+  int granularity = 0;       // of reallocation and of the allocation at launch
+  int reallocation_min = 0;  // the least and the most that reallocation accepts
   int reallocation_max = 0;
   std::vector<RegisterBudget> budgets;  // the first that fits a number of consumers is the preferred one
 };
@@ -194,11 +194,11 @@ struct Cluster {
 // What bulk copies demand of addresses and shapes.
 struct BulkCopy {
   int rank_max = 0;
-  int box_extent_max = 0;           // elements, every dim of a box
-  int address_alignment = 0;        // bytes, global base
-  int stride_alignment = 0;         // bytes, global strides
-  int shared_alignment = 0;         // bytes, unswizzled
-  std::vector<int> swizzle_bytes;   // spans; the innermost extent of a box is at most the span
+  int box_extent_max = 0;          // elements, every dim of a box
+  int address_alignment = 0;       // bytes, global base
+  int stride_alignment = 0;        // bytes, global strides
+  int shared_alignment = 0;        // bytes, unswizzled
+  std::vector<int> swizzle_bytes;  // spans; the innermost extent of a box is at most the span
 };
 
 struct Launch {
@@ -208,7 +208,7 @@ struct Launch {
 };
 
 struct Assembler {
-  int parameter_bytes_max = 0;         // kernel parameters, tensor maps included
+  int parameter_bytes_max = 0;           // kernel parameters, tensor maps included
   int mma_groups_across_iterations = 0;  // that a loop may leave in flight over its back edge without serialising
   int mma_groups_outstanding_max = 0;    // that a wait can count
 };
@@ -220,16 +220,25 @@ inline constexpr std::size_t operand_class_count = 4;
 [[nodiscard]] OperandClass operand_class(ScalarType type);
 
 // Instructions that move values between the threads or to and from shared memory, per lane.
-enum class Move : std::uint8_t { shuffle, vote, load_shared, store_shared, load_matrix, store_matrix, load_global, store_global };
+enum class Move : std::uint8_t {
+  shuffle,
+  vote,
+  load_shared,
+  store_shared,
+  load_matrix,
+  store_matrix,
+  load_global,
+  store_global
+};
 inline constexpr std::size_t move_count = 8;
 [[nodiscard]] std::string_view name(Move move);
 
 struct Device {
-  std::string file;         // where it was read from
-  std::uint64_t digest = 0; // of the file's text: part of cache keys
-  std::string name;         // "h100"
+  std::string file;          // where it was read from
+  std::uint64_t digest = 0;  // of the file's text: part of cache keys
+  std::string name;          // "h100"
   std::string description;
-  std::string architecture; // what the code generator is chosen by: "sm_90a"
+  std::string architecture;  // what the code generator is chosen by: "sm_90a"
   int execution_units = 0;
   Clock clock;
   Threads threads;

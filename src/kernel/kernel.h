@@ -77,6 +77,7 @@ struct Value {
   ScalarType type = ScalarType::f32;
   std::vector<AxisId> axes;  // in the order written where it was defined
   bool carried = false;      // declared by `carry`
+  bool typed = false;        // `type` was written by the user; otherwise check() infers it
   SourceSpan span;
 };
 
@@ -84,16 +85,16 @@ enum class ReduceOp : std::uint8_t { sum, max, min };
 
 struct Expr {
   enum class Kind : std::uint8_t {
-    literal,   // `number`
-    axis,      // the index of `axis` used as an integer
-    dim,       // the size `dim`
-    option,    // `option`
-    scalar,    // `scalar`
-    value,     // `value` at `args` (one index expression per axis of the value; plain axes in all but rare cases)
-    access,    // global `tensor` at `args` (one index expression per dim)
-    call,      // `function`(args)
-    convert,   // args[0] converted to `type`
-    reduce,    // `reduce` over `axes` of args[0]; args[1], if present, restricts the domain (`where`)
+    literal,  // `number`
+    axis,     // the index of `axis` used as an integer
+    dim,      // the size `dim`
+    option,   // `option`
+    scalar,   // `scalar`
+    value,    // `value` at `args` (one index expression per axis of the value; plain axes in all but rare cases)
+    access,   // global `tensor` at `args` (one index expression per dim)
+    call,     // `function`(args)
+    convert,  // args[0] converted to `type`
+    reduce,   // `reduce` over `axes` of args[0]; args[1], if present, restricts the domain (`where`)
   };
   Kind kind = Kind::literal;
   ScalarType type = ScalarType::f32;  // the result; set by check() (before: only for literals and converts)

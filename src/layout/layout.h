@@ -29,15 +29,19 @@ struct Digit {
   bool operator==(const Digit&) const = default;
 };
 
-// Digits of one place are listed least significant first. The lane digits' extents multiply to 32, the warp
-// digits' to 4. Every coordinate of `shape` is held by at least one (thread, register).
+// Registers come first, then lanes, then warps; digits of one place are listed least significant first. The lane
+// digits' extents multiply to 32, the warp digits' to 4. Every coordinate of `shape` is held by exactly one (thread,
+// register) among those whose replicated digits are 0; register digits are never replicated.
 struct Layout {
   std::vector<int> shape;
   std::vector<Digit> digits;
   bool operator==(const Layout&) const = default;
 
-  [[nodiscard]] int registers() const;                                              // elements a thread holds
-  [[nodiscard]] std::vector<int> coordinates(int thread, int reg) const;            // thread = warp * 32 + lane
+  [[nodiscard]] int registers() const;                                    // elements a thread holds
+  [[nodiscard]] std::vector<int> coordinates(int thread, int reg) const;  // thread = warp * 32 + lane
+  // coordinates(thread, reg) is the sum of these two, dimension by dimension.
+  [[nodiscard]] std::vector<int> thread_offset(int thread) const;
+  [[nodiscard]] std::vector<int> register_offset(int reg) const;
   [[nodiscard]] bool owns(int thread) const;  // the thread whose replicated digits are all 0: writes once
 };
 
@@ -49,8 +53,9 @@ struct Layout {
 [[nodiscard]] Layout mma_accumulator(int rows, int cols);
 
 // A tile spread so that `vector` neighbouring elements of the last dimension lie in one thread and the lanes run
-// along the last dimension first (coalesced global access). Extents must be powers of two times anything that fits;
-// what the threads do not cover is held in registers; a tile smaller than the threads is replicated.
+// along the last dimension first (coalesced global access); warps take outer dimensions first. A vector that does not
+// divide the last dimension shrinks to what does. Threads take the powers of two that divide each dimension; what they
+// do not cover is held in registers; threads left over replicate.
 [[nodiscard]] Layout blocked(std::span<const int> shape, int vector);
 
 // Every thread holds the whole tile.
@@ -59,6 +64,11 @@ struct Layout {
 // The layout of a value over the dims `kept` (in that order) whose elements sit where a tile of `layout` needs them:
 // register digits of the other dims vanish, their lane and warp digits replicate.
 [[nodiscard]] Layout slice(const Layout& layout, std::span<const int> kept);
+
+// As slice(), with one more, last dimension q = (j / stride) % extent of the last dimension j of `layout` (which is not
+// kept): where partial results over the rest of j lie. Nothing when q cuts a digit unevenly.
+[[nodiscard]] std::optional<Layout> slice_with_residual(const Layout& layout, std::span<const int> kept, int stride,
+                                                        int extent);
 
 // For an operand whose dim k is dim map[k] of the tile: the operand's register that holds what each register of the
 // tile needs, equal for all threads; nothing when some element lies in another thread (a relayout is needed).

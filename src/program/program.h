@@ -381,15 +381,24 @@ struct Program {
 // Bytes of one slot of a buffer.
 [[nodiscard]] std::int64_t slot_bytes(const Buffer& buffer);
 
-// Width of a box of a swizzled buffer in bytes: 32, 64 or 128 (none: the whole row).
+// Where a slot may begin, and the distance from one slot to the next: 1024 bytes when swizzled, 128 otherwise.
+[[nodiscard]] int slot_alignment(const Buffer& buffer);
+[[nodiscard]] std::int64_t slot_stride(const Buffer& buffer);
+
+// Whether an expression uses neither coordinates nor fragments.
+[[nodiscard]] bool is_uniform(const Program& program, ExprId expr);
+
+// Width of a box of a swizzled buffer in bytes: 32, 64 or 128; 0 without a swizzle (a row is then not cut).
 [[nodiscard]] int swizzle_bytes(Swizzle swizzle);
 
 // Static well-formedness: ids in range, types, shapes, operand layouts (register_map exists), roles, capacities given as
 // numbers. A program that fails here is a bug of whoever made it; hand-edited text gets the message.
 [[nodiscard]] Result<void> validate(const Program& program);
 
-// The text form: print and parse are inverse.
+// The text form: print and parse are inverse, up to names that are not unique or no identifiers (they get a suffix) and
+// the order and sharing of expressions.
 [[nodiscard]] std::string print(const Program& program);
+[[nodiscard]] std::string print(const Program& program, ExprId expr);
 [[nodiscard]] Result<Program> parse(const std::string& text, const std::string& file);
 
 // Host-side evaluation of a uniform integer expression over params (by ParamId index).

@@ -34,7 +34,7 @@ struct AssemblerReport {
   bool injected_waits = false;
   // A register reallocation (setmaxnreg) was ignored.
   bool ignored_register_budget = false;
-  std::vector<std::string> messages;      // every warning and performance remark, a line each
+  std::vector<std::string> messages;  // every warning and performance remark, a line each
   std::vector<FunctionReport> functions;
 
   [[nodiscard]] bool spills() const { return spill_store_bytes > 0 || spill_load_bytes > 0; }

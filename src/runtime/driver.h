@@ -24,34 +24,48 @@ namespace pipethreader::runtime {
 struct DriverContext;  // the loaded driver and one retained primary context; driver_context.h
 
 struct GpuProperties {
-  std::string name;                      // "NVIDIA H200"
+  std::string name;  // "NVIDIA H200"
   int ordinal = 0;
-  int compute_major = 0;                 // 9
-  int compute_minor = 0;                 // 0
+  int compute_major = 0;  // 9
+  int compute_minor = 0;  // 0
   int sm_count = 0;
-  double peak_clock_mhz = 0;             // the highest clock of the SMs
+  double peak_clock_mhz = 0;  // the highest clock of the SMs
   double memory_clock_mhz = 0;
   int memory_bus_bits = 0;
   std::int64_t memory_bytes = 0;
   std::int64_t l2_bytes = 0;
-  int shared_bytes_per_block = 0;        // with opt-in: 232448 on Hopper
+  int shared_bytes_per_block = 0;  // with opt-in: 232448 on Hopper
   int shared_bytes_per_sm = 0;
   int registers_per_sm = 0;
-  int driver_version = 0;                // 13000 is CUDA 13.0
+  int driver_version = 0;  // 13000 is CUDA 13.0
 };
 
-// Device memory, freed with its owner.
+// A queue of device work; the default-constructed one is the context's default stream, ordered with all others.
+class Stream {
+ public:
+  Stream() = default;
+  Stream(Stream&&) = default;
+  Stream& operator=(Stream&&) = default;
+  [[nodiscard]] Result<void> synchronize() const;  // nothing to wait for on a default-constructed one: use the Gpu's
+  [[nodiscard]] void* handle() const;
+
+ private:
+  friend class Gpu;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// Device memory, freed with its owner. An empty one has address 0 and no bytes.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  DeviceBuffer(DeviceBuffer&& other) noexcept;
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
-  ~DeviceBuffer();
+  DeviceBuffer(DeviceBuffer&&) = default;
+  DeviceBuffer& operator=(DeviceBuffer&&) = default;
 
-  [[nodiscard]] std::uint64_t address() const { return address_; }
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] std::uint64_t address() const;
+  [[nodiscard]] std::size_t bytes() const;
 
-  // Copies at most bytes(); the whole call is complete on return.
+  // All of these are complete on return.
   [[nodiscard]] Result<void> upload(std::span<const std::byte> host, std::size_t offset = 0);
   [[nodiscard]] Result<void> download(std::span<std::byte> host, std::size_t offset = 0) const;
   [[nodiscard]] Result<void> fill(std::uint8_t value);
@@ -59,53 +73,51 @@ class DeviceBuffer {
   [[nodiscard]] Result<void> fill_pattern(std::uint32_t pattern, int pattern_bytes);
   [[nodiscard]] Result<void> copy_from(const DeviceBuffer& source, std::size_t byte_count);
 
- private:
-  friend class Gpu;
-  std::shared_ptr<const DriverContext> context_;
-  std::uint64_t address_ = 0;
-  std::size_t bytes_ = 0;
-};
-
-class Stream {
- public:
-  Stream() = default;  // the context's default stream
-  Stream(Stream&& other) noexcept;
-  Stream& operator=(Stream&& other) noexcept;
-  ~Stream();
-  [[nodiscard]] Result<void> synchronize() const;
-  [[nodiscard]] void* handle() const { return handle_; }
+  // In the stream's order, and capturable: what resets a counter or a workspace before each launch.
+  [[nodiscard]] Result<void> fill_async(std::uint8_t value, std::size_t offset, std::size_t count,
+                                        const Stream& stream);
 
  private:
   friend class Gpu;
-  std::shared_ptr<const DriverContext> context_;
-  void* handle_ = nullptr;
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 // Two events around work on a stream.
 class Timer {
  public:
   Timer() = default;
-  Timer(Timer&& other) noexcept;
-  Timer& operator=(Timer&& other) noexcept;
-  ~Timer();
+  Timer(Timer&&) = default;
+  Timer& operator=(Timer&&) = default;
   [[nodiscard]] Result<void> start(const Stream& stream);
   [[nodiscard]] Result<void> stop(const Stream& stream);
   [[nodiscard]] Result<double> milliseconds();  // waits for the second event
 
  private:
   friend class Gpu;
-  std::shared_ptr<const DriverContext> context_;
-  void* begin_ = nullptr;
-  void* end_ = nullptr;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+struct Extent3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+struct LaunchConfig {
+  Extent3 grid;
+  Extent3 block;
+  Extent3 cluster;  // {1,1,1}: no cluster
+  std::size_t dynamic_shared_bytes = 0;
+  bool programmatic_serialization = false;  // may start before the previous kernel of the stream has ended
 };
 
 struct FunctionAttributes {
   int registers = 0;
-  int local_bytes = 0;             // a thread's spills and stack
+  int local_bytes = 0;  // a thread's spills and stack
   int static_shared_bytes = 0;
   int max_threads_per_block = 0;
   int max_dynamic_shared_bytes = 0;  // as set so far
-  int binary_version = 0;          // 90
+  int binary_version = 0;            // 90
 };
 
 // One kernel of a module; valid while any copy of it, or its Module, lives.
@@ -119,10 +131,13 @@ class Function {
  private:
   friend class Gpu;
   friend class Module;
+  // What a launch of this shape needs first: a legal shape, its shared memory, a cluster beyond the portable size.
+  [[nodiscard]] Result<void> admit(const LaunchConfig& config) const;
   struct State;
   std::shared_ptr<State> state_;
 };
 
+// A loaded binary; unloaded when it and its functions are gone.
 class Module {
  public:
   // The kernel of that name; the error lists the kernels there are.
@@ -136,6 +151,7 @@ class Module {
 
  private:
   friend class Gpu;
+  friend class Function;
   struct State;
   std::shared_ptr<State> state_;
 };
@@ -144,8 +160,7 @@ class Module {
 class KernelArguments {
  public:
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  KernelArguments& add(const T& value) {
+  requires std::is_trivially_copyable_v<T> KernelArguments& add(const T& value) {
     return add_bytes(std::as_bytes(std::span<const T, 1>(&value, 1)));
   }
   KernelArguments& add_bytes(std::span<const std::byte> bytes);  // at most 128 bytes; a longer one is a bug
@@ -161,37 +176,25 @@ class KernelArguments {
   std::vector<Slot> slots_;
 };
 
-struct Extent3 {
-  unsigned x = 1, y = 1, z = 1;
-};
-
-struct LaunchConfig {
-  Extent3 grid;
-  Extent3 block;
-  Extent3 cluster;                     // {1,1,1}: no cluster
-  std::size_t dynamic_shared_bytes = 0;
-  bool programmatic_serialization = false;  // may start before the previous kernel of the stream has ended
-};
-
 // Work captured once and replayed with one call: timing without launch gaps.
 class Graph {
  public:
   Graph() = default;
-  Graph(Graph&& other) noexcept;
-  Graph& operator=(Graph&& other) noexcept;
-  ~Graph();
+  Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
   [[nodiscard]] Result<void> launch(const Stream& stream) const;
 
  private:
   friend class Gpu;
-  std::shared_ptr<const DriverContext> context_;
-  void* executable_ = nullptr;
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 struct MeasureOptions {
   int warmups = 3;
   int repeats = 20;
-  double idle_ms = 15;   // rest before the burst, so that the card is neither cold nor throttled
+  int launches = 1;     // calls of `work` between the two events; the sample is their mean
+  double idle_ms = 15;  // rest before the burst, so that the card is neither cold nor throttled
 };
 
 struct Measurement {

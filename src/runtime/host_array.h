@@ -1,5 +1,6 @@
-// Host arrays of doubles to the packed bytes of a device tensor and back. Rounding is that of base/scalar_type's round_to;
-// elements narrower than a byte are packed with the low element in the low bits. Free of tables, fast enough for 64M elements.
+// Host arrays of doubles to the packed bytes of a device tensor and back. Rounding is that of base/scalar_type's
+// round_to; elements narrower than a byte are packed with the low element in the low bits. Free of tables, fast enough
+// for 64M elements.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // A content-addressed cache on disk: compiled kernels, and small blobs such as search decisions. An entry is one file,
 // written beside its place, synced and renamed; it holds its whole key and a checksum, so a collision, a damaged or
-// half-written entry, or one of another version counts as missing and is replaced. Safe with several writers at once and
-// with being killed at any moment. The cache never makes a compilation fail: what goes wrong is a warning.
+// half-written entry, or one of another version counts as missing and is replaced. Safe with several writers at once
+// and with being killed at any moment. The cache never makes a compilation fail: what goes wrong is a warning.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct KernelKey {
   std::string source;
   std::string architecture;
   std::vector<std::string> options;
-  std::string compiler;   // Nvrtc::version_text()
+  std::string compiler;  // NvrtcLocation::identity
 };
 
 [[nodiscard]] KernelKey key_of(const CompileRequest& request, const std::string& compiler);
@@ -52,18 +52,25 @@ class KernelCache {
   [[nodiscard]] Result<std::vector<CacheEntryInfo>> list() const;  // newest first; damaged entries are left out
   [[nodiscard]] Result<std::uint64_t> size() const;                // bytes of all its files, leftovers included
   [[nodiscard]] Result<std::size_t> clear() const;                 // files removed; touches only files of its own
+  [[nodiscard]] Result<std::size_t> trim(
+      std::uint64_t bytes) const;  // removes the least recently used beyond that size
 
  private:
   std::string directory_;
 };
 
-// Looks up, else compiles and stores. Warnings are what went wrong with the cache.
+// Looks up, else compiles and stores. The warning is what went wrong with the cache; empty when nothing did.
 struct CachedCompile {
   CompiledKernel kernel;
   bool from_cache = false;
-  std::vector<std::string> warnings;
+  std::string warning;
 };
 [[nodiscard]] Result<CachedCompile> compile_cached(const Nvrtc& nvrtc, const KernelCache& cache,
                                                    const CompileRequest& request);
+// The same for many, the missing ones in parallel; see Nvrtc::compile_all. Progress counts the cached ones too.
+[[nodiscard]] std::vector<Result<CachedCompile>> compile_all_cached(const Nvrtc& nvrtc, const KernelCache& cache,
+                                                                    const std::vector<CompileRequest>& requests,
+                                                                    unsigned threads = 0,
+                                                                    const Nvrtc::Progress& finished = {});
 
 }  // namespace pipethreader::runtime

@@ -1,5 +1,5 @@
-// .npy files (format 1, 2 and 3; C order; little or big endian) to doubles and back. Narrow types round as round_to does.
-// Errors name the file and what was found.
+// .npy files (format 1, 2 and 3; C order; little or big endian) to doubles and back. Narrow types round as round_to
+// does. Errors name the file and what was found.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 namespace pipethreader::runtime {
 
 struct NpyArray {
-  std::vector<std::int64_t> shape;   // empty: a scalar
+  std::vector<std::int64_t> shape;    // empty: a scalar
   ScalarType type = ScalarType::f32;  // what the file holds
-  std::vector<double> values;        // row-major
+  std::vector<double> values;         // row-major
 };
 
 // What the reader insists on; an absent member accepts anything.
 struct NpyExpectation {
-  std::optional<ScalarType> type;    // bf16, f8e4m3, f8e5m2 are stored as u2, u1, u1 and are only read when asked for
+  std::optional<ScalarType> type;  // bf16, f8e4m3, f8e5m2 are stored as u2, u1, u1 and are only read when asked for
   std::optional<std::vector<std::int64_t>> shape;
 };
 

@@ -20,10 +20,10 @@ enum class OutOfBoundsFill : std::uint8_t { zeros, nan };
 // Axes are listed innermost (contiguous) first, as the hardware wants them.
 struct TensorMapDescription {
   ScalarType type = ScalarType::f16;
-  std::uint64_t base = 0;                    // device address, a multiple of 16
-  std::vector<std::uint64_t> sizes;          // elements along each axis; 1 to 5 axes
-  std::vector<std::uint64_t> byte_strides;   // of every axis but the innermost; multiples of 16
-  std::vector<std::uint32_t> box;            // elements copied along each axis, 1..256
+  std::uint64_t base = 0;                      // device address, a multiple of 16
+  std::vector<std::uint64_t> sizes;            // elements along each axis; 1 to 5 axes
+  std::vector<std::uint64_t> byte_strides;     // of every axis but the innermost; multiples of 16
+  std::vector<std::uint32_t> box;              // elements copied along each axis, 1..256
   std::vector<std::uint32_t> element_strides;  // empty: all 1
   TensorSwizzle swizzle = TensorSwizzle::none;
   L2Promotion l2_promotion = L2Promotion::bytes_256;

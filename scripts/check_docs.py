@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Runs the shell commands of the documents, so that they keep working.
+
+Only blocks opened with ```sh test are run, those of one document in order, in a scratch folder that has the project's
+kernels/, devices/, examples/ and build/ in it; what they write stays there. A comment `# prints TEXT` under a command
+says that TEXT must appear in its output; `# fails N` that it must exit with N.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SHARED = ("kernels", "devices", "examples", "build", "docs")
+BLOCK = re.compile(r"^```sh test\n(.*?)^```$", re.M | re.S)
+TIMEOUT_S = 300
+
+
+def documents():
+    return [p for p in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")),
+                        *sorted((ROOT / "examples").rglob("*.md"))] if p.is_file()]
+
+
+def commands_of(text):
+    """(line, command, wanted texts, exit status) of each command of a document; lines count from 1."""
+    commands = []
+    for block in BLOCK.finditer(text):
+        line = text[: block.start(1)].count("\n") + 1
+        pending = ""
+        for row in block.group(1).splitlines():
+            if row.startswith("# prints ") and commands:
+                commands[-1][2].append(row.removeprefix("# prints "))
+            elif row.startswith("# fails ") and commands:
+                commands[-1][3] = int(row.removeprefix("# fails "))
+            elif row.strip() and not row.startswith("#"):
+                pending += row + "\n"
+                if not row.endswith("\\"):
+                    commands.append([line - pending.count("\n") + 1, pending.strip(), [], 0])
+                    pending = ""
+            line += 1
+    return commands
+
+
+def run(command, folder):
+    try:
+        done = subprocess.run(["bash", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return None, f"still running after {TIMEOUT_S} s"
+    return done.returncode, done.stdout
+
+
+def main():
+    failures = total = 0
+    for document in documents():
+        name = document.relative_to(ROOT)
+        commands = commands_of(document.read_text(encoding="utf-8"))
+        with tempfile.TemporaryDirectory() as scratch:
+            for shared in SHARED:
+                if (ROOT / shared).exists():
+                    (pathlib.Path(scratch) / shared).symlink_to(ROOT / shared)
+            for line, command, wanted, expected in commands:
+                total += 1
+                status, output = run(command, scratch)
+                absent = [text for text in wanted if text not in output]
+                if status != expected or absent:
+                    failures += 1
+                    found = f"exit status {status}, expected {expected}" if status != expected else "unexpected output"
+                    print(f"{name}:{line}: error: {found}: {command}", file=sys.stderr)
+                    for text in absent:
+                        print(f"  its output lacks: {text}", file=sys.stderr)
+                    print("  | " + "\n  | ".join(output.splitlines()[-20:]), file=sys.stderr)
+    print(f"docs: {total} commands run, {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

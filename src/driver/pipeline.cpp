@@ -1,0 +1,58 @@
+#include "driver/pipeline.h"
+
+#include <chrono>
+
+#include "lower/lower.h"
+#include "program/legalise.h"
+
+namespace pipethreader::driver {
+
+namespace {
+
+// Runs one stage and notes its time.
+template <class F>
+auto stage(std::vector<StageTime>* times, const char* name, F&& run) {
+  const auto start = std::chrono::steady_clock::now();
+  auto result = run();
+  if (times != nullptr) {
+    const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
+    times->push_back({name, spent.count()});
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::Device& device, const Choices& choices,
+                             std::vector<StageTime>* times) {
+  // Splits statements into sTasks; long reductions become loops, so that all later stages see one kind of loop.
+  auto graph = stage(times, "task", [&] { return task::build(specialised); });
+  if (!graph) return tl::unexpected(graph.error());
+  // Fixes every tile; layouts need the extents.
+  auto partition = stage(times, "partition", [&] { return partition::propagate(*graph, choices.partition); });
+  if (!partition) return tl::unexpected(partition.error());
+  // Says which values lie in shared memory: only those have rings and copies to schedule.
+  auto assignment = stage(times, "layout", [&] { return partition::assign(*graph, *partition); });
+  if (!assignment) return tl::unexpected(assignment.error());
+  auto program = stage(times, "schedule", [&] { return schedule::greedy(*graph, *partition, *assignment, choices.schedule); });
+  if (!program) return tl::unexpected(program.error());
+  auto lowered = stage(times, "lower", [&] {
+    return lower::lower(*graph, *partition, *assignment, *program, device, {.bulk = choices.bulk});
+  });
+  if (!lowered) return tl::unexpected(lowered.error());
+  // Places buffers; needs the final list of them.
+  auto legal = stage(times, "legalise", [&] { return program::legalise(std::move(*lowered), device.memory.shared_bytes_per_block); });
+  if (!legal) return tl::unexpected(legal.error());
+  if (auto valid = program::validate(*legal); !valid) return tl::unexpected(valid.error());
+  return Lowered{std::move(*graph), std::move(*partition), std::move(*assignment), std::move(*program), std::move(*legal)};
+}
+
+Result<Printed> prove_and_print(const program::Program& program, std::vector<StageTime>* times) {
+  auto verified = stage(times, "verify", [&] { return verify::verify(program); });
+  if (!verified) return tl::unexpected(verified.error().error);
+  auto source = stage(times, "emit", [&] { return emit::emit(*verified); });
+  if (!source) return tl::unexpected(source.error());
+  return Printed{std::move(*verified), std::move(*source)};
+}
+
+}  // namespace pipethreader::driver

@@ -1,0 +1,160 @@
+// Guarded accesses to global memory, as vectors where alignment and guard allow it.
+#include <algorithm>
+
+#include "emit/elements.h"
+#include "emit/values.h"
+#include "emit/words.h"
+
+namespace pipethreader::emit {
+
+using namespace program;
+
+namespace {
+
+constexpr int kLargestAccessBits = 128;
+
+std::string guard_text(Emission& emission, const Access& access, const Site& site) {
+  return access.guard ? value(emission, *access.guard, site) : std::string();
+}
+
+int vector_of(Emission& emission, const layout::Layout& tile, const Access& access) {
+  for (Run run = contiguous_run(tile); run.count > 1; run.count /= 2)
+    if (provable_vector(emission, access, run.dim, run.count, coordinate_divisors(tile, run)) == run.count)
+      return run.count;
+  return 1;
+}
+
+void guarded(Emission& emission, const std::string& guard, const std::string& statement) {
+  if (guard.empty())
+    emission.out.line(statement);
+  else
+    emission.out.format("if ({}) {}", bare(guard), statement);
+}
+
+std::string element_address(Emission& emission, const Access& access, const Site& site) {
+  return fmt::format("{}[{}]", emission.name(access.tensor), global_offset(emission, access, site));
+}
+
+void load_one(Emission& emission, const LoadGlobal& load, int reg) {
+  const Site site{&emission.program[load.target].layout, reg, {}};
+  const ScalarType type = emission.program[load.target].type;
+  std::string text = from_bits(emission, type, element_address(emission, load.source, site));
+  if (const std::string guard = guard_text(emission, load.source, site); !guard.empty())
+    text = fmt::format("{} ? {} : {}", guard, text, is_floating(type) ? "0.0f" : "0");
+  emission.out.format("{} = {};", emission.variable(load.target, reg), text);
+}
+
+// Two halves of a packed word, each by its own access.
+void load_two(Emission& emission, const LoadGlobal& load, int reg) {
+  std::string halves[2];
+  for (int i = 0; i < 2; ++i) {
+    const Site site{&emission.program[load.target].layout, reg + i, {}};
+    halves[i] = element_address(emission, load.source, site);
+    if (const std::string guard = guard_text(emission, load.source, site); !guard.empty())
+      halves[i] = fmt::format("{} ? {} : 0", guard, halves[i]);
+  }
+  emission.out.format("{} = {}({}, {});", emission.variable(load.target, reg), emission.helpers.use("join_pair"),
+                      halves[0], halves[1]);
+}
+
+void load_vector(Emission& emission, const LoadGlobal& load, int first, int count) {
+  const Fragment& fragment = emission.program[load.target];
+  const Site site{&fragment.layout, first, {}};
+  const std::string type = vector_type(fragment.type, count);
+  std::string text = fmt::format("*reinterpret_cast<const {}*>({} + {})", type, emission.name(load.source.tensor),
+                                 global_offset(emission, load.source, site));
+  if (const std::string guard = guard_text(emission, load.source, site); !guard.empty())
+    text = fmt::format("{} ? {} : {}", guard, text, type.starts_with("uint") ? type + "{}" : "0");
+  const std::string vector = emission.names.local("words");
+  emission.out.format("const {} {} = {};", type, vector, text);
+  scatter(emission, load.target, first, count, vector);
+}
+
+void store_run(Emission& emission, const StoreGlobal& store, int first, int count) {
+  const Fragment& fragment = emission.program[store.source];
+  const Site site{&fragment.layout, first, {}};
+  const std::string place =
+      count == 1 ? element_address(emission, store.target, site)
+                 : fmt::format("*reinterpret_cast<{}*>({} + {})", vector_type(fragment.type, count),
+                               emission.name(store.target.tensor), global_offset(emission, store.target, site));
+  const std::string bits =
+      count == 1 ? element_bits(emission, store.source, first) : gathered(emission, store.source, first, count);
+  guarded(emission, guard_text(emission, store.target, site), fmt::format("{} = {};", place, bits));
+}
+
+}  // namespace
+
+std::string owner_condition(const layout::Layout& layout) {
+  std::string text;
+  for (const layout::Place place : {layout::Place::lane, layout::Place::warp}) {
+    int below = 1;
+    const int all = place == layout::Place::lane ? layout::lanes_of_warp : layout::warps_of_group;
+    for (const layout::Digit& digit : layout.digits) {
+      if (digit.place != place) continue;
+      if (digit.dim == layout::replicated && digit.extent > 1) {
+        std::string term = place == layout::Place::lane ? "lane" : "warp";
+        if (below > 1) term += fmt::format(" / {}", below);
+        if (below * digit.extent < all) term += fmt::format(" % {}", digit.extent);
+        text += fmt::format("{}{} == 0", text.empty() ? "" : " && ", term);
+      }
+      below *= digit.extent;
+    }
+  }
+  return text;
+}
+
+// Row-major. The first index is widened, and all that follows is computed in 64 bits.
+std::string global_offset(Emission& emission, const Access& access, const Site& site) {
+  const Tensor& tensor = emission.program[access.tensor];
+  std::string text;
+  for (std::size_t k = 0; k < access.indices.size(); ++k) {
+    const std::string index = value(emission, access.indices[k], site);
+    text = text.empty() ? fmt::format("static_cast<long long>({})", bare(index))
+                        : fmt::format("({} * {} + {})", text, uniform(emission, tensor.shape[k]), index);
+  }
+  return text.empty() ? "0" : bare(text);
+}
+
+int provable_vector(Emission& emission, const Access& access, int dim, int limit, const std::vector<int>& coords) {
+  const Tensor& tensor = emission.program[access.tensor];
+  const Facts& facts = emission.facts;
+  if (access.indices.empty()) return 1;
+  for (std::size_t k = 0; k + 1 < access.indices.size(); ++k)
+    if (facts.slope(access.indices[k], dim) != 0) return 1;
+  if (facts.slope(access.indices.back(), dim) != 1) return 1;
+  for (int count = std::min(limit, kLargestAccessBits / bits(tensor.type)); count > 1; count /= 2) {
+    std::vector<int> at = coords;
+    int& own = at[static_cast<std::size_t>(dim)];
+    own = std::min(own, count);
+    const bool start = facts.divisor(access.indices.back(), at) % count == 0;
+    const bool rows = access.indices.size() == 1 || facts.divisor(tensor.shape.back()) % count == 0;
+    const bool guard = !access.guard || facts.same_for_neighbours(*access.guard, dim, count, at);
+    if (own == count && start && rows && guard) return count;
+  }
+  return 1;
+}
+
+void write_load_global(Emission& emission, const LoadGlobal& load) {
+  const layout::Layout& tile = emission.program[load.target].layout;
+  const bool packed = emission.packed(load.target);
+  const int count = vector_of(emission, tile, load.source);
+  if (count > 1) emission.out.open("");
+  for (int reg = 0; reg < tile.registers(); reg += std::max(count, packed ? 2 : 1)) {
+    if (count > 1)
+      load_vector(emission, load, reg, count);
+    else
+      packed ? load_two(emission, load, reg) : load_one(emission, load, reg);
+  }
+  if (count > 1) emission.out.close();
+}
+
+void write_store_global(Emission& emission, const StoreGlobal& store) {
+  const layout::Layout& tile = emission.program[store.source].layout;
+  const int count = vector_of(emission, tile, store.target);
+  const std::string owner = owner_condition(tile);
+  if (!owner.empty()) emission.out.open(fmt::format("if ({})", owner));
+  for (int reg = 0; reg < tile.registers(); reg += count) store_run(emission, store, reg, count);
+  if (!owner.empty()) emission.out.close();
+}
+
+}  // namespace pipethreader::emit

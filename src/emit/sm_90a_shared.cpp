@@ -1,0 +1,249 @@
+// Register tiles to and from shared memory: 8x8 matrices of 16-bit elements in one instruction where the tile is a
+// tensor-core fragment and runs along the buffer's rows or columns, else vectors of up to 16 bytes along a row.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "emit/elements.h"
+#include "emit/sm_90a.h"
+#include "emit/values.h"
+#include "emit/words.h"
+
+namespace pipethreader::emit {
+
+using namespace program;
+
+namespace {
+
+constexpr int kChunkBytes = 16;  // what a swizzle keeps together
+
+// A row or column of the tile in memory as a function of the fragment's coordinates.
+struct Index {
+  std::function<std::string(const Site&)> text;
+  std::function<std::optional<std::int64_t>(int dim)> slope;
+  std::function<int(const std::vector<int>& coords)> divisor;
+};
+
+Index index_of(Emission& emission, ExprId id) {
+  return {[&emission, id](const Site& site) { return value(emission, id, site); },
+          [&emission, id](int dim) { return emission.facts.slope(id, dim); },
+          [&emission, id](const std::vector<int>& coords) { return emission.facts.divisor(id, coords); }};
+}
+
+struct SharedAccess {
+  FragmentId fragment;
+  bool store = false;
+  ScalarType type = ScalarType::f16;  // in memory
+  int cols = 0;                       // of the tile in memory
+  Index row;
+  Index col;
+  std::function<std::string(const std::string& row, const std::string& col)> offset;  // in bytes, as C text
+};
+
+int elements_of_chunk(const SharedAccess& access) {
+  const int chunk = kChunkBytes * 8 / bits(access.type);
+  return std::min(chunk, access.cols & -access.cols);
+}
+
+enum class Orientation : std::uint8_t { none, straight, transposed };
+
+// Rows of 16 bytes, each whole and aligned, along the tile's columns (straight) or rows.
+Orientation matrix_orientation(Emission& emission, const SharedAccess& access) {
+  const Fragment& fragment = emission.program[access.fragment];
+  const auto& shape = fragment.layout.shape;
+  if (!emission.packed(access.fragment) || access.type != fragment.type || shape.size() != 2) return Orientation::none;
+  if (shape[0] % 64 != 0 || shape[1] % 16 != 0 || elements_of_chunk(access) != 8) return Orientation::none;
+  if (fragment.layout != layout::mma_accumulator(shape[0], shape[1])) return Orientation::none;
+  if (access.col.divisor({8, 8}) % 8 != 0) return Orientation::none;
+  const auto runs = [](const Index& index, int along) {
+    return index.slope(along) == 1 && index.slope(1 - along) == 0;
+  };
+  if (runs(access.row, 0) && runs(access.col, 1)) return Orientation::straight;
+  if (runs(access.row, 1) && runs(access.col, 0)) return Orientation::transposed;
+  return Orientation::none;
+}
+
+// Four matrices at a time: 16 rows of a warp by 16 columns. Lane l gives the address of row l % 8 of matrix l / 8;
+// matrices go down the tile's rows first, as the registers do.
+void write_matrices(Emission& emission, const SharedAccess& access, Orientation orientation) {
+  const layout::Layout& layout = emission.program[access.fragment].layout;
+  const bool straight = orientation == Orientation::straight;
+  const std::string tile_row = straight ? emission.per_thread("warp * 16 + lane % 16", "matrix_row")
+                                        : emission.per_thread("warp * 16 + lane / 8 % 2 * 8", "matrix_row");
+  const std::string tile_col = straight ? emission.per_thread("lane / 16 * 8", "matrix_col")
+                                        : emission.per_thread("lane / 16 * 8 + lane % 8", "matrix_col");
+  const std::string function = emission.helpers.use(
+      fmt::format("{}_matrices{}", access.store ? "store" : "load", straight ? "" : "_transposed"));
+  std::map<std::pair<int, int>, int> registers;
+  for (int reg = 0; reg < layout.registers(); ++reg) {
+    const std::vector<int> at = layout.register_offset(reg);
+    registers.emplace(std::pair{at[0], at[1]}, reg);
+  }
+  for (int row = 0; row < layout.shape[0]; row += 64)
+    for (int col = 0; col < layout.shape[1]; col += 16) {
+      const Site site{nullptr, 0, {sum(tile_row, row), sum(tile_col, col)}};
+      std::vector<std::string> args = {"tile + " + access.offset(access.row.text(site), access.col.text(site))};
+      for (const auto& [down, right] : {std::pair{0, 0}, {8, 0}, {0, 8}, {8, 8}})
+        args.push_back(emission.variable(access.fragment, registers.at({row + down, col + right})));
+      emission.out.list(function + "(", args, ");");
+    }
+}
+
+// The longest run of registers that lies in one aligned piece of a row.
+int vector_of(Emission& emission, const SharedAccess& access) {
+  const layout::Layout& layout = emission.program[access.fragment].layout;
+  for (Run run = contiguous_run(layout); run.count > 1; run.count /= 2) {
+    if (run.count > elements_of_chunk(access)) continue;
+    const bool along = access.col.slope(run.dim) == 1 && access.row.slope(run.dim) == 0;
+    if (along && access.col.divisor(coordinate_divisors(layout, run)) % run.count == 0) return run.count;
+  }
+  return 1;
+}
+
+std::string access_name(ScalarType type, int count) {
+  switch (bits(type) * count / 8) {
+    case 16:
+      return "16_bytes";
+    case 8:
+      return "8_bytes";
+    case 4:
+      return count > 1 ? "b32" : is_floating(type) ? "f32" : "s32";
+    case 2:
+      return "b16";
+    default:
+      return "b8";
+  }
+}
+
+void write_runs(Emission& emission, const SharedAccess& access) {
+  const Fragment& fragment = emission.program[access.fragment];
+  const int count = vector_of(emission, access);
+  const bool halves = count == 1 && emission.packed(access.fragment);
+  const std::string function = emission.helpers.use(
+      fmt::format("{}_shared_{}", access.store ? "store" : "load", access_name(fragment.type, count)));
+  const auto address = [&](int reg) {
+    const Site site{&fragment.layout, reg, {}};
+    return "tile + " + access.offset(access.row.text(site), access.col.text(site));
+  };
+  for (int reg = 0; reg < fragment.layout.registers(); reg += halves && !access.store ? 2 : count) {
+    if (access.store) {
+      emission.out.format(
+          "{}({}, {});", function, address(reg),
+          count == 1 ? element_bits(emission, access.fragment, reg) : gathered(emission, access.fragment, reg, count));
+    } else if (halves) {
+      emission.out.format("{} = {}({}({}), {}({}));", emission.variable(access.fragment, reg),
+                          emission.helpers.use("join_pair"), function, address(reg), function, address(reg + 1));
+    } else if (count == 1) {
+      emission.out.format("{} = {};", emission.variable(access.fragment, reg),
+                          from_bits(emission, fragment.type, fmt::format("{}({})", function, address(reg))));
+    } else {
+      const std::string words = emission.names.local("words");
+      emission.out.format("const {} {} = {}({});", vector_type(fragment.type, count), words, function, address(reg));
+      scatter(emission, access.fragment, reg, count, words);
+    }
+  }
+}
+
+// Inside braces that define `tile`, the address of the memory's first byte.
+void write_shared(Emission& emission, const SharedAccess& access) {
+  const Orientation orientation = matrix_orientation(emission, access);
+  if (orientation != Orientation::none) return write_matrices(emission, access, orientation);
+  const std::string owner = access.store ? owner_condition(emission.program[access.fragment].layout) : "";
+  if (!owner.empty()) emission.out.open(fmt::format("if ({})", owner));
+  write_runs(emission, access);
+  if (!owner.empty()) emission.out.close();
+}
+
+SharedAccess buffer_access(Emission& emission, FragmentId fragment, BufferId id, ExprId row, ExprId col, bool store) {
+  const Buffer& buffer = emission.program[id];
+  return {fragment,
+          store,
+          buffer.type,
+          buffer.cols,
+          index_of(emission, row),
+          index_of(emission, col),
+          [&emission, &buffer](const std::string& r, const std::string& c) {
+            return element_offset(emission, buffer, r, c);
+          }};
+}
+
+// --- relayout through scratch memory -------------------------------------------------------------------------------
+
+// The tile row-major over its last dim; 16-byte chunks permuted among rows where the rows are long enough, so that
+// neither side meets bank conflicts.
+SharedAccess scratch_access(Emission& emission, FragmentId fragment, bool store) {
+  const Fragment& f = emission.program[fragment];
+  const layout::Layout& layout = f.layout;
+  const int last = static_cast<int>(layout.shape.size()) - 1;
+  const int cols = last >= 0 ? layout.shape.back() : 1;
+  const int size = bits(f.type) / 8;
+  const bool permuted = cols * size % 128 == 0;
+  const auto coordinate = [&emission](const Site& site, int dim) {
+    if (site.tile == nullptr) return site.coords[static_cast<std::size_t>(dim)];
+    return sum(emission.thread_part(*site.tile, dim),
+               site.tile->register_offset(site.reg)[static_cast<std::size_t>(dim)]);
+  };
+  Index row{[=](const Site& site) {
+              std::string text = "0";
+              for (int dim = 0; dim < last; ++dim) {
+                if (text != "0") text = fmt::format("{} * {}", text, layout.shape[static_cast<std::size_t>(dim)]);
+                text = sum(text, coordinate(site, dim));
+              }
+              return text;
+            },
+            [=](int dim) { return std::optional<std::int64_t>(dim == last ? 0 : 1); },
+            [](const std::vector<int>&) { return 1; }};
+  Index col{[=](const Site& site) { return last >= 0 ? coordinate(site, last) : std::string("0"); },
+            [=](int dim) { return std::optional<std::int64_t>(dim == last ? 1 : 0); },
+            [](const std::vector<int>& coords) { return coords.empty() ? 1 : coords.back(); }};
+  return {
+      fragment, store, f.type, cols, std::move(row), std::move(col), [=](const std::string& r, const std::string& c) {
+        if (!permuted) return fmt::format("({} * {} + {}) * {}", r, cols, c, size);
+        return fmt::format("{} * {} + (({} * {}) ^ ({} % 8 * 16))", r, cols * size, c, size, r);
+      }};
+}
+
+}  // namespace
+
+void Sm90a::write(const LoadShared& op) {
+  out_.open("");
+  out_.format("const unsigned tile = {};", slot_address(op.source));
+  write_shared(emission_, buffer_access(emission_, op.target, op.source.buffer, op.row, op.col, false));
+  out_.close();
+}
+
+void Sm90a::write(const StoreShared& op) {
+  out_.open("");
+  out_.format("const unsigned tile = {};", slot_address(op.target));
+  write_shared(emission_, buffer_access(emission_, op.source, op.target.buffer, op.row, op.col, true));
+  out_.close();
+}
+
+// The scratch holds a tile for each instance.
+void Sm90a::write(const Relayout& op) {
+  if (!op.scratch.valid()) {
+    write_relayout(emission_, op);
+    return;
+  }
+  const Fragment& source = program_[op.source];
+  const Buffer& scratch = program_[op.scratch];
+  std::int64_t bytes = bits(source.type) / 8;
+  for (const int extent : source.layout.shape) bytes *= extent;
+  const std::int64_t room = static_cast<std::int64_t>(scratch.rows) * scratch.cols * bits(scratch.type) / 8;
+  if (room < bytes * program_[emission_.role.id].instances) {
+    emission_.problem("scratch '{}' holds {} bytes; a relayout of '{}' needs {} for each instance", scratch.name, room,
+                      source.name, bytes);
+    return;
+  }
+  out_.open("");
+  out_.format("const unsigned tile = shared + {} + {} * {};", emission_.name(op.scratch), emission_.role.instance,
+              bytes);
+  emission_.sync_group();
+  write_shared(emission_, scratch_access(emission_, op.source, true));
+  emission_.sync_group();
+  write_shared(emission_, scratch_access(emission_, op.target, false));
+  out_.close();
+}
+
+}  // namespace pipethreader::emit

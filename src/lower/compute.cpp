@@ -1,0 +1,186 @@
+// The computing lanes: the tree of items with its pipelined loops, waits, releases and the pending counts of product groups.
+#include <algorithm>
+
+#include "lower/lowerer.h"
+
+namespace pipethreader::lower {
+
+using schedule::Entry;
+using schedule::Item;
+using schedule::LoopTree;
+using schedule::Part;
+
+namespace {
+
+bool holds(const std::vector<ValueId>& values, ValueId v) { return std::find(values.begin(), values.end(), v) != values.end(); }
+
+int stage_of(const Item& item) {
+  const auto* entry = std::get_if<Entry>(&item.node);
+  return entry == nullptr ? 0 : entry->stage;
+}
+
+}  // namespace
+
+// Whether the item reads the ring's slots: starts to (fetch, issue), or has finished reading (fetch, wait).
+bool Lowerer::reads_ring(const Item& item, std::size_t ring, bool completes) const {
+  if (const auto* loop = std::get_if<LoopTree>(&item.node)) {
+    return std::any_of(loop->body.begin(), loop->body.end(), [&](const Item& i) { return reads_ring(i, ring, completes); });
+  }
+  const auto& entry = std::get<Entry>(item.node);
+  const task::Task& t = graph_[entry.task];
+  const auto& values = schedule_.rings[ring].values;
+  if (t.kind == task::TaskKind::load) return holds(values, *t.writes);
+  if (!t.product || entry.part != (completes ? Part::wait : Part::issue)) return false;
+  const task::Product p = partition::oriented(graph_, assignment_, entry.task);
+  const bool a = holds(values, p.a) && !assignment_.products.at(entry.task).a_in_registers;
+  return a || holds(values, p.b);
+}
+
+// How many groups issued after the awaited one may still run, counted over the entries that execute in this stretch.
+int Lowerer::pending_groups(const std::vector<Item>& items, std::size_t wait, int low, int high) const {
+  const auto& awaited = std::get<Entry>(items[wait].node);
+  std::size_t issue = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const auto* e = std::get_if<Entry>(&items[i].node);
+    if (e != nullptr && e->task == awaited.task && e->part == Part::issue) issue = i;
+  }
+  const auto issues = [&](std::size_t i, int from, int to) {
+    const auto* e = std::get_if<Entry>(&items[i].node);
+    return e != nullptr && e->part == Part::issue && e->stage >= from && e->stage <= to;
+  };
+  int count = 0;
+  if (stage_of(items[issue]) == awaited.stage) {
+    for (std::size_t i = issue + 1; i < wait; ++i) count += issues(i, low, high) ? 1 : 0;
+    return count;
+  }
+  // Issued in the iteration before, which may have been the prologue: only stage-0 issues are certain to have followed.
+  for (std::size_t i = issue + 1; i < items.size(); ++i) count += issues(i, 0, 0) ? 1 : 0;
+  for (std::size_t i = 0; i < wait; ++i) count += issues(i, low, high) ? 1 : 0;
+  return count;
+}
+
+void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vector<AxisId>& level, int low, int high,
+                    int lag_base) {
+  const auto active = [&](const Item& item) { return stage_of(item) >= low && stage_of(item) <= high; };
+  const auto lag_of = [&](const Item& item) { return stage_of(item) + lag_base; };
+  struct Use {
+    std::size_t first = 0, last = 0;
+    bool waits = false, releases = false;
+  };
+  std::vector<Use> uses(schedule_.rings.size());
+  for (std::size_t r = 0; r < schedule_.rings.size(); ++r) {
+    if (schedule_.rings[r].level != level) continue;
+    int first_stage = 2, last_stage = -1;
+    for (const Item& item : items) {
+      if (reads_ring(item, r, false)) first_stage = std::min(first_stage, stage_of(item));
+      if (reads_ring(item, r, true)) last_stage = std::max(last_stage, stage_of(item));
+    }
+    for (std::size_t i = items.size(); i-- > 0;) {
+      if (reads_ring(items[i], r, false) && stage_of(items[i]) == first_stage) {
+        uses[r].first = i;
+        uses[r].waits = first_stage >= low && first_stage <= high;
+      }
+    }
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (reads_ring(items[i], r, true) && stage_of(items[i]) == last_stage) {
+        uses[r].last = i;
+        uses[r].releases = last_stage >= low && last_stage <= high;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (!active(items[i])) continue;
+    const int lag = lag_of(items[i]);
+    for (std::size_t r = 0; r < uses.size(); ++r) {
+      if (uses[r].waits && uses[r].first == i) block.push_back({program::RingWait{program::RingId(r), lag}, {}});
+    }
+    if (const auto* loop = std::get_if<LoopTree>(&items[i].node)) {
+      const Bounds bounds = open_loop(*loop, block);
+      std::vector<AxisId> inner = level;
+      inner.push_back(loop->axis);
+      pipelined(*loop, bounds, block, inner);
+      loops_.pop_back();
+    } else {
+      const auto& e = std::get<Entry>(items[i].node);
+      stage_ = loops_.empty() || level.empty() ? 0 : e.stage;
+      const int pending = e.part == Part::wait ? pending_groups(items, i, low, high) : 0;
+      entry(e, block, lag, pending);
+      stage_ = 0;
+    }
+    for (std::size_t r = 0; r < uses.size(); ++r) {
+      if (uses[r].releases && uses[r].last == i) block.push_back({program::RingRelease{program::RingId(r), lag}, {}});
+    }
+  }
+}
+
+void Lowerer::advance(Block& block, const std::vector<AxisId>& level, bool) {
+  for (std::size_t r = 0; r < schedule_.rings.size(); ++r) {
+    if (schedule_.rings[r].level == level) block.push_back({program::RingAdvance{program::RingId(r)}, {}});
+  }
+}
+
+void Lowerer::computer(const std::vector<Item>& body, Block& block, const std::vector<AxisId>& level) {
+  items(body, block, level, 0, 0, 0);
+  advance(block, level, false);
+}
+
+void Lowerer::pipelined(const LoopTree& loop, const Bounds& bounds, Block& block, const std::vector<AxisId>& level) {
+  const ExprId trips = b_.var(bounds.trips);
+  const LoopFrame frame = loops_.back();
+  program::For walk;
+  walk.var = variable(kernel_[loop.axis].name + "_i");
+  walk.begin = b_.constant(loop.stages - 1);
+  walk.end = trips;
+  if (loop.stages == 1) {
+    let(walk.body, frame.origin[0], tile_origin(bounds, loop.axis, b_.var(walk.var)));
+    items(loop.body, walk.body, level, 0, 0, 0);
+    advance(walk.body, level, false);
+    block.push_back({std::move(walk), {}});
+    return;
+  }
+  const ExprId any = b_.gt(trips, b_.constant(0));
+  program::If prologue;
+  prologue.condition = any;
+  let(prologue.then, frame.origin[0], tile_origin(bounds, loop.axis, b_.constant(0)));
+  items(loop.body, prologue.then, level, 0, 0, 0);
+  advance(prologue.then, level, false);
+  block.push_back({std::move(prologue), "prologue: stage 0 of the first iteration"});
+
+  let(walk.body, frame.origin[0], tile_origin(bounds, loop.axis, b_.var(walk.var)));
+  let(walk.body, frame.origin[1], tile_origin(bounds, loop.axis, b_.sub(b_.var(walk.var), 1)));
+  items(loop.body, walk.body, level, 0, 1, 0);
+  advance(walk.body, level, false);
+  block.push_back({std::move(walk), "steady state: stage 0 of this iteration, stage 1 of the one before"});
+
+  program::If epilogue;
+  epilogue.condition = any;
+  let(epilogue.then, frame.origin[1], tile_origin(bounds, loop.axis, b_.sub(trips, 1)));
+  items(loop.body, epilogue.then, level, 1, 1, 0);
+  block.push_back({std::move(epilogue), "epilogue: stage 1 of the last iteration"});
+}
+
+void Lowerer::entry(const Entry& entry, Block& block, int lag, int pending) {
+  const task::Task& t = graph_[entry.task];
+  switch (t.kind) {
+    case task::TaskKind::load:
+      if (assignment_[*t.writes].staged) {
+        fetch(*t.writes, block, lag);
+      } else {
+        load(t, block);
+      }
+      break;
+    case task::TaskKind::map: map(t, block); break;
+    case task::TaskKind::reduce: reduce(t, block); break;
+    case task::TaskKind::serial_reduce: serial_reduce(t, block); break;
+    case task::TaskKind::store: store(t, block); break;
+    case task::TaskKind::mma:
+      if (entry.part == Part::issue) {
+        issue(entry.task, block, lag);
+      } else {
+        block.push_back({program::MmaWait{pending, std::nullopt}, fmt::format("{} is complete", kernel_[*t.writes].name)});
+      }
+      break;
+  }
+}
+
+}  // namespace pipethreader::lower

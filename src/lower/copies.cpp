@@ -1,0 +1,210 @@
+// The copier's lane and everything that touches global memory: rings and their buffers, tensor maps, guarded accesses.
+#include <algorithm>
+
+#include "lower/lowerer.h"
+#include "partition/bulk.h"
+#include "task/rewrite.h"
+
+namespace pipethreader::lower {
+
+using kernel::Expr;
+
+namespace {
+
+program::Swizzle swizzle_for(int rows, int cols, ScalarType type) {
+  if (rows == 1) return program::Swizzle::none;
+  const int bytes = cols * bits(type) / 8;
+  if (bytes % 128 == 0) return program::Swizzle::bytes128;
+  if (bytes % 64 == 0) return program::Swizzle::bytes64;
+  if (bytes % 32 == 0) return program::Swizzle::bytes32;
+  return program::Swizzle::none;
+}
+
+const Expr& access_of(const task::Graph& graph, const kernel::Kernel& kernel, ValueId value) {
+  for (const task::Task& t : graph.tasks) {
+    if (t.kind == task::TaskKind::load && t.writes == value) {
+      return kernel[std::get<kernel::Assign>(kernel[t.statement].node).expr];
+    }
+  }
+  static const Expr none;
+  return none;
+}
+
+}  // namespace
+
+void Lowerer::declare_rings() {
+  // All rings are filled the same way: one value that the copy engine cannot take makes the copier a plain one.
+  bool bulk = options_.bulk && device_.unit(device::UnitKind::copy) != nullptr;
+  std::string reason = options_.bulk ? "" : "strides that are no multiple of 16 bytes at run time";
+  for (const schedule::RingPlan& plan : schedule_.rings) {
+    for (const ValueId v : plan.values) {
+      const Expr access = access_of(graph_, kernel_, v);
+      const auto answer = partition::bulk_view(kernel_, graph_.tiled, access.tensor, access.args);
+      const partition::SharedTile& tile = *assignment_[v].shared;
+      std::string why = answer.reason;
+      if (answer.view) {
+        for (const partition::BulkDim& d : answer.view->dims) {
+          if (!d.exact && ragged(*d.axis)) why = fmt::format("'{}' is read through a window over a ragged axis", kernel_[access.tensor].name);
+        }
+        if ((tile.cols * bits(access.type) / 8) % 16 != 0) why = "a tile row is no multiple of 16 bytes";
+        if (tile.rows > 256 || (tile.rows == 1 && tile.cols > 256)) why = "a box side is longer than 256";
+      }
+      if (!why.empty()) {
+        if (bulk) reason = why;
+        bulk = false;
+      }
+    }
+  }
+  if (!schedule_.rings.empty() && !bulk) program_.generic_reason = reason;
+  for (const schedule::RingPlan& plan : schedule_.rings) {
+    program::Ring ring;
+    for (const ValueId v : plan.values) ring.name += (ring.name.empty() ? "" : "_") + kernel_[v].name;
+    ring.name += "_ring";
+    ring.depth = plan.depth;
+    ring.empty_arrivals = partition_.lanes;
+    for (const ValueId v : plan.values) {
+      const partition::SharedTile& tile = *assignment_[v].shared;
+      program::Buffer buffer;
+      buffer.name = kernel_[v].name;
+      buffer.type = kernel_[v].type;
+      buffer.rows = tile.rows;
+      buffer.cols = tile.cols;
+      buffer.slots = plan.depth;
+      buffer.swizzle = swizzle_for(tile.rows, tile.cols, buffer.type);
+      buffer.ring = program::RingId(program_.rings.size());
+      if (bulk) ring.bytes += program::slot_bytes(buffer);
+      buffers_[v] = program::BufferId(program_.buffers.size());
+      program_.buffers.push_back(buffer);
+    }
+    program_.rings.push_back(ring);
+  }
+}
+
+// Ring order follows the copier's items: acquire, copies, (commit,) advance.
+void Lowerer::copier(const std::vector<schedule::Item>& items, Block& block, std::vector<AxisId> level) {
+  std::map<std::size_t, std::size_t> filled;  // values of a ring copied so far
+  for (const schedule::Item& item : items) {
+    if (const auto* loop = std::get_if<schedule::LoopTree>(&item.node)) {
+      const Bounds bounds = open_loop(*loop, block);
+      program::For walk;
+      walk.var = variable(kernel_[loop->axis].name + "_i");
+      walk.begin = b_.constant(0);
+      walk.end = b_.var(bounds.trips);
+      let(walk.body, loops_.back().origin[0], tile_origin(bounds, loop->axis, b_.var(walk.var)));
+      std::vector<AxisId> inner = level;
+      inner.push_back(loop->axis);
+      copier(loop->body, walk.body, inner);
+      loops_.pop_back();
+      block.push_back({std::move(walk), {}});
+      continue;
+    }
+    const ValueId value = *graph_[std::get<schedule::Entry>(item.node).task].writes;
+    for (std::size_t r = 0; r < schedule_.rings.size(); ++r) {
+      const auto& plan = schedule_.rings[r];
+      if (std::find(plan.values.begin(), plan.values.end(), value) == plan.values.end()) continue;
+      const program::RingId ring(r);
+      if (filled[r] == 0) block.push_back({program::RingAcquire{ring}, {}});
+      copy(value, r, block);
+      if (++filled[r] < plan.values.size()) continue;
+      if (program_[ring].bytes == 0) block.push_back({program::RingCommit{ring}, {}});
+      block.push_back({program::RingAdvance{ring}, {}});
+      filled[r] = 0;
+    }
+  }
+}
+
+void Lowerer::copy(ValueId value, std::size_t ring, Block& block) {
+  const program::BufferRef target{buffers_.at(value), 0};
+  if (program_.rings[ring].bytes > 0) {
+    std::vector<ExprId> coordinates;
+    const auto map = tensor_map(value, coordinates);
+    block.push_back({program::CopyBulk{target, *map, coordinates}, {}});
+    return;
+  }
+  // Row and column of the buffer back to the tile's axes.
+  const partition::SharedTile& tile = *assignment_[value].shared;
+  std::vector<AxisId> domain = tile.row_axes;
+  domain.push_back(tile.column);
+  program::Access source = access(access_of(graph_, kernel_, value), domain);
+  const int dims = static_cast<int>(domain.size());
+  // coord(d) of the tile in terms of the buffer's coord(0), coord(1); lanes do not split what the copier fills.
+  std::vector<ExprId> coordinates(domain.size());
+  ExprId row = b_.coord(0);
+  for (int d = dims - 2; d >= 0; --d) {
+    const int extent = partition_.extent(domain[static_cast<std::size_t>(d)]);
+    coordinates[static_cast<std::size_t>(d)] = d == 0 ? row : b_.mod(row, extent);
+    if (d > 0) row = b_.div(row, extent);
+  }
+  coordinates.back() = b_.coord(1);
+  const auto place = [&](ExprId e) {
+    return b_.replace(e, [&](const program::Expr& leaf) -> std::optional<ExprId> {
+      if (leaf.kind == program::Expr::Kind::coord) return coordinates[static_cast<std::size_t>(leaf.dim)];
+      if (leaf.kind == program::Expr::Kind::instance) return b_.constant(0);
+      return std::nullopt;
+    });
+  };
+  for (ExprId& i : source.indices) i = place(i);
+  if (source.guard) source.guard = place(*source.guard);
+  block.push_back({program::CopyPlain{target, source}, {}});
+}
+
+std::optional<program::MapId> Lowerer::tensor_map(ValueId value, std::vector<ExprId>& coordinates) {
+  const Expr access = access_of(graph_, kernel_, value);
+  const auto answer = partition::bulk_view(kernel_, graph_.tiled, access.tensor, access.args);
+  program::TensorMap map;
+  map.name = kernel_[value].name + "_map";
+  map.tensor = program::TensorId(static_cast<std::size_t>(access.tensor.index));
+  map.swizzle = program_[buffers_.at(value)].swizzle;
+  for (const partition::BulkDim& dim : answer.view->dims) {
+    program::TensorMap::MapDim d;
+    d.extent = size(dim.extent);
+    d.stride = b_.constant(dim.stride_factor);
+    for (const KernelExpr s : dim.stride) d.stride = b_.mul(d.stride, size(s));
+    d.box = dim.axis ? partition_.extent(*dim.axis) : 1;
+    d.step = dim.step;
+    map.dims.push_back(d);
+    coordinates.push_back(uniform(dim.coordinate));
+  }
+  for (const auto& [stride, factor] : answer.view->aligned) {
+    ExprId elements = b_.constant(factor);
+    for (const KernelExpr s : stride) elements = b_.mul(elements, size(s));
+    const std::int64_t step = 128 / bits(program_[map.tensor].type);
+    const ExprId aligned = b_.eq(b_.mod(elements, step), b_.constant(0));
+    if (std::find(program_.requirements.begin(), program_.requirements.end(), aligned) == program_.requirements.end()) {
+      program_.requirements.push_back(aligned);
+    }
+  }
+  for (std::size_t i = 0; i < program_.maps.size(); ++i) {
+    if (program_.maps[i].name == map.name) return program::MapId(i);
+  }
+  program_.maps.push_back(map);
+  return program::MapId(program_.maps.size() - 1);
+}
+
+// Within the axes' ends, and within the tensor where an index is a window that may leave it.
+std::optional<ExprId> Lowerer::access_guard(const std::vector<KernelExpr>& indices, kernel::TensorId tensor,
+                                            const std::vector<AxisId>& domain) {
+  ExprId guard = inside(domain);
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const auto form = task::linear(kernel_, indices[i], graph_.tiled);
+    const bool plain = form && form->constant == 0 &&
+                       ((form->axes.size() == 1 && form->uniform.empty()) || (form->axes.empty() && form->uniform.size() <= 1) ||
+                        (form->axes.size() == 1 && form->uniform.size() == 1 && form->uniform[0].first > 1));
+    const bool literal = form && form->axes.empty() && form->uniform.empty() && form->constant >= 0;
+    if (plain || literal) continue;
+    const ExprId at = indexing(indices[i], domain);
+    guard = b_.logical_and(guard, b_.logical_and(b_.ge(at, b_.constant(0)), b_.lt(at, size(kernel_[tensor].shape[i]))));
+  }
+  if (b_.is(guard, 1)) return std::nullopt;
+  return guard;
+}
+
+program::Access Lowerer::access(const Expr& access, const std::vector<AxisId>& domain) {
+  program::Access result;
+  result.tensor = program::TensorId(static_cast<std::size_t>(access.tensor.index));
+  for (const KernelExpr i : access.args) result.indices.push_back(indexing(i, domain));
+  result.guard = access_guard(access.args, access.tensor, domain);
+  return result;
+}
+
+}  // namespace pipethreader::lower

@@ -1,0 +1,273 @@
+#include "lower/lowerer.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "task/products.h"
+#include "task/rewrite.h"
+
+namespace pipethreader::lower {
+
+using kernel::Expr;
+
+Lowerer::Lowerer(const task::Graph& graph, const partition::Partition& partition, const partition::Assignment& assignment,
+                 const schedule::Program& schedule, const device::Device& device, const Options& options)
+    : graph_(graph), kernel_(graph.kernel), partition_(partition), assignment_(assignment), schedule_(schedule),
+      device_(device), options_(options), b_(program_) {}
+
+void Lowerer::fail(const std::string& message, SourceSpan span) {
+  error_.diagnostics.push_back({kernel_.file, span, message, {}});
+}
+
+Result<program::Program> Lowerer::run() {
+  declare();
+  declare_rings();
+  program::Role copier_role;
+  if (!schedule_.copier.empty()) {
+    copier_role.name = "copier";
+    copier_role.kind = program::RoleKind::copier;
+    program::ForWork work;
+    work.item = variable("item");
+    work.count = work_count();
+    work.order = static_cast<program::WorkOrder>(partition_.choice.order);
+    open_work(work.body);
+    copier(schedule_.copier, work.body, {});
+    copier_role.body.push_back({std::move(work), {}});
+    program_.roles.push_back(std::move(copier_role));
+  }
+  program::Role role;
+  role.name = "computer";
+  role.instances = partition_.lanes;
+  computer_ = program::RoleId(program_.roles.size());
+  program_.roles.push_back(role);
+  program::ForWork work;
+  work.item = variable("item");
+  work.count = work_count();
+  work.order = static_cast<program::WorkOrder>(partition_.choice.order);
+  open_work(work.body);
+  computer(schedule_.computer, work.body, {});
+  program_.roles.back().body.push_back({std::move(work), {}});
+  program_.cluster = partition_.choice.cluster;
+  if (!error_.diagnostics.empty()) return tl::unexpected(error_);
+  return std::move(program_);
+}
+
+void Lowerer::declare() {
+  program_.name = kernel_.name;
+  for (const kernel::Dim& dim : kernel_.dims) {
+    dims_.emplace_back();
+    if (dim.size) continue;
+    dims_.back() = program::ParamId(program_.params.size());
+    program_.params.push_back({dim.name, ScalarType::i32, true});
+  }
+  for (const kernel::Scalar& scalar : kernel_.scalars) {
+    scalars_.emplace_back(program_.params.size());
+    program_.params.push_back({scalar.name, scalar.type, false});
+  }
+  for (const kernel::Tensor& tensor : kernel_.tensors) {
+    program::Tensor t;
+    t.name = tensor.name;
+    t.type = tensor.type;
+    t.output = tensor.output;
+    for (const KernelExpr s : tensor.shape) t.shape.push_back(size(s));
+    program_.tensors.push_back(std::move(t));
+  }
+}
+
+program::VarId Lowerer::variable(const std::string& name) {
+  const auto found = variables_.find(name);
+  if (found != variables_.end()) return found->second;
+  program_.vars.push_back({name});
+  const program::VarId id(program_.vars.size() - 1);
+  variables_[name] = id;
+  return id;
+}
+
+ExprId Lowerer::size(KernelExpr id) {
+  const Expr e = kernel_[id];
+  if (e.kind == Expr::Kind::literal) return b_.constant(static_cast<std::int64_t>(e.number));
+  if (e.kind == Expr::Kind::dim) {
+    const auto& dim = kernel_[e.dim];
+    return dim.size ? b_.constant(*dim.size) : b_.param(dims_[static_cast<std::size_t>(e.dim.index)]);
+  }
+  assert(e.kind == Expr::Kind::call);
+  std::vector<ExprId> args;
+  for (const KernelExpr arg : e.args) args.push_back(size(arg));
+  return b_.call(e.function, args);
+}
+
+ExprId Lowerer::origin(AxisId axis) {
+  const auto found = axes_.find(axis);
+  if (found != axes_.end()) return found->second;
+  for (auto frame = loops_.rbegin(); frame != loops_.rend(); ++frame) {
+    if (frame->axis == axis) return b_.var(frame->origin[stage_]);
+  }
+  return b_.constant(0);  // resident axes start at 0
+}
+
+ExprId Lowerer::local_origin(AxisId axis) {
+  const ExprId start = origin(axis);
+  if (axis != partition_.row || partition_.lanes == 1) return start;
+  return b_.add(start, b_.mul(b_.instance(), partition_.local(axis)));
+}
+
+int Lowerer::domain_dim(const std::vector<AxisId>& domain, AxisId axis) const {
+  const auto found = std::find(domain.begin(), domain.end(), axis);
+  return found == domain.end() ? -1 : static_cast<int>(found - domain.begin());
+}
+
+ExprId Lowerer::index(AxisId axis, const std::vector<AxisId>& domain) {
+  const int dim = domain_dim(domain, axis);
+  if (dim < 0) return origin(axis);
+  return b_.add(local_origin(axis), b_.coord(dim));
+}
+
+ExprId Lowerer::indexing(KernelExpr id, const std::vector<AxisId>& domain) {
+  const Expr e = kernel_[id];
+  switch (e.kind) {
+    case Expr::Kind::axis: return index(e.axis, domain);
+    case Expr::Kind::scalar: return b_.param(scalars_[static_cast<std::size_t>(e.scalar.index)]);
+    case Expr::Kind::call: {
+      std::vector<ExprId> args;
+      for (const KernelExpr arg : e.args) args.push_back(indexing(arg, domain));
+      return b_.call(e.function, args);
+    }
+    case Expr::Kind::literal:
+    case Expr::Kind::dim: return size(id);
+    case Expr::Kind::convert: return indexing(e.args[0], domain);
+    default: fail("an index that depends on data is not supported", e.span); return b_.constant(0);
+  }
+}
+
+ExprId Lowerer::uniform(KernelExpr expr) { return indexing(expr, {}); }
+
+program::FragmentId Lowerer::fragment(ValueId value) {
+  const auto found = fragments_.find(value);
+  if (found != fragments_.end()) return found->second;
+  const auto& v = kernel_[value];
+  program_.fragments.push_back({v.name, v.type, assignment_[value].layout, computer_});
+  const program::FragmentId id(program_.fragments.size() - 1);
+  fragments_[value] = id;
+  return id;
+}
+
+program::FragmentId Lowerer::temporary(const std::string& name, ScalarType type, const layout::Layout& layout) {
+  program_.fragments.push_back({name, type, layout, computer_});
+  return program::FragmentId(program_.fragments.size() - 1);
+}
+
+program::FragmentId Lowerer::operand(ValueId value, const std::vector<AxisId>& domain, const layout::Layout& layout,
+                                     Block& block) {
+  const program::FragmentId source = fragment(value);
+  std::vector<int> dims;
+  for (const AxisId a : graph_.tiled_axes(value)) dims.push_back(domain_dim(domain, a));
+  if (layout::register_map(layout, program_[source].layout, dims)) return source;
+  // Elsewhere: moved to where this statement needs it, through shared memory.
+  const layout::Layout target = layout::slice(layout, dims);
+  const program::FragmentId moved = temporary(kernel_[value].name + "_moved", kernel_[value].type, target);
+  int elements = 1;
+  for (const int extent : target.shape) elements *= extent;
+  program::Buffer scratch;
+  scratch.name = kernel_[value].name + "_move";
+  scratch.type = kernel_[value].type == ScalarType::boolean ? ScalarType::i32 : kernel_[value].type;
+  scratch.rows = partition_.lanes * elements;
+  scratch.cols = 1;
+  program_.buffers.push_back(scratch);
+  block.push_back({program::Relayout{moved, source, program::BufferId(program_.buffers.size() - 1)}, {}});
+  return moved;
+}
+
+ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, const layout::Layout& layout, Block& block) {
+  const Expr e = kernel_[id];
+  switch (e.kind) {
+    case Expr::Kind::literal:
+      if (is_integer(e.type)) return b_.constant(static_cast<std::int64_t>(e.number));
+      return b_.constant(e.type, e.number);
+    case Expr::Kind::axis: return index(e.axis, domain);
+    case Expr::Kind::dim: return size(id);
+    case Expr::Kind::scalar: return b_.param(scalars_[static_cast<std::size_t>(e.scalar.index)]);
+    case Expr::Kind::value:
+    case Expr::Kind::access: {
+      program::FragmentId source;
+      std::vector<AxisId> axes;
+      const auto serial = serial_reads_.find(id);
+      if (serial != serial_reads_.end()) {
+        source = serial->second;
+        for (const AxisId a : e.kind == Expr::Kind::value ? graph_.tiled_axes(e.value) : domain) {
+          if (domain_dim(domain, a) >= 0) axes.push_back(a);
+        }
+        if (e.kind == Expr::Kind::access) {
+          const auto mine = task::axes_of(kernel_, id);
+          std::erase_if(axes, [&](AxisId a) { return !mine.contains(a); });
+        }
+      } else if (e.kind == Expr::Kind::access) {
+        fail("an access that was not loaded", e.span);
+        return b_.constant(0);
+      } else {
+        for (std::size_t i = 0; i < e.args.size(); ++i) {
+          const Expr& arg = kernel_[e.args[i]];
+          if (arg.kind != Expr::Kind::axis || arg.axis != kernel_[e.value].axes[i]) {
+            fail(fmt::format("'{}' is read at another place than its own axes; this is not scheduled yet", kernel_[e.value].name), e.span);
+            return b_.constant(0);
+          }
+        }
+        source = operand(e.value, domain, layout, block);
+        axes = graph_.tiled_axes(e.value);
+      }
+      std::vector<int> dims;
+      for (const AxisId a : axes) dims.push_back(domain_dim(domain, a));
+      return b_.fragment(source, dims);
+    }
+    case Expr::Kind::convert: {
+      return b_.convert(e.type, translate(e.args[0], domain, layout, block));
+    }
+    case Expr::Kind::call: {
+      std::vector<ExprId> args;
+      for (const KernelExpr arg : e.args) args.push_back(translate(arg, domain, layout, block));
+      return b_.convert(e.type, b_.call(e.function, args));
+    }
+    default: fail("an expression that cannot be lowered here", e.span); return b_.constant(0);
+  }
+}
+
+bool Lowerer::ragged(AxisId axis) const {
+  const auto known = task::static_extent(kernel_, axis);
+  return !known || *known % partition_.extent(axis) != 0;
+}
+
+ExprId Lowerer::inside(const std::vector<AxisId>& domain) {
+  ExprId all = b_.truth(true);
+  for (const AxisId a : domain) {
+    if (ragged(a)) all = b_.logical_and(all, b_.lt(index(a, domain), extent(a)));
+  }
+  return all;
+}
+
+ExprId Lowerer::linear(const task::Linear& form, const std::vector<AxisId>& domain) {
+  ExprId total = b_.constant(form.constant);
+  for (const auto& [axis, factor] : form.axes) total = b_.add(total, b_.mul(index(axis, domain), factor));
+  for (const auto& [factor, expr] : form.uniform) total = b_.add(total, b_.mul(uniform(expr), factor));
+  return total;
+}
+
+// The largest or smallest value of a form over the tile: the whole one, or this lane's share.
+ExprId Lowerer::extreme(const task::Linear& form, bool high, bool whole_rows, AxisId skip) {
+  ExprId total = b_.constant(form.constant);
+  for (const auto& [axis, factor] : form.axes) {
+    if (axis == skip) continue;
+    const int last = (whole_rows ? partition_.extent(axis) : partition_.local(axis)) - 1;
+    const ExprId start = whole_rows ? origin(axis) : local_origin(axis);
+    const ExprId at = (factor > 0) == high ? b_.add(start, last) : start;
+    total = b_.add(total, b_.mul(at, factor));
+  }
+  for (const auto& [factor, expr] : form.uniform) total = b_.add(total, b_.mul(uniform(expr), factor));
+  return total;
+}
+
+Result<program::Program> lower(const task::Graph& graph, const partition::Partition& partition,
+                               const partition::Assignment& assignment, const schedule::Program& schedule,
+                               const device::Device& device, const Options& options) {
+  return Lowerer(graph, partition, assignment, schedule, device, options).run();
+}
+
+}  // namespace pipethreader::lower

@@ -1,0 +1,141 @@
+// The state of one lowering, shared by its parts: names of tensors, fragments, buffers and rings, the uniform variables
+// that axes stand for at the current place, and translation of kernel expressions to program expressions.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lower/lower.h"
+#include "program/expr_builder.h"
+#include "task/affine.h"
+
+namespace pipethreader::lower {
+
+using kernel::AxisId;
+using kernel::StatementId;
+using kernel::ValueId;
+using KernelExpr = kernel::ExprId;
+using program::Block;
+using program::ExprId;
+using task::TaskId;
+
+// A loop being lowered: where its tile starts for each stage, and what masks that implies.
+struct LoopFrame {
+  AxisId axis;
+  std::optional<KernelExpr> where;
+  task::Conjunction condition;
+  program::VarId origin[2];  // per stage: the first index of the tile
+};
+
+class Lowerer {
+ public:
+  Lowerer(const task::Graph& graph, const partition::Partition& partition, const partition::Assignment& assignment,
+          const schedule::Program& schedule, const device::Device& device, const Options& options);
+
+  Result<program::Program> run();
+
+ private:
+  // --- lowerer.cpp: declarations and expressions
+  void declare();
+  void declare_rings();
+  program::VarId variable(const std::string& name);
+  void let(Block& block, program::VarId var, ExprId value) { block.push_back({program::Let{var, value}, {}}); }
+  ExprId size(KernelExpr expr);         // sizes: dims and constants only
+  ExprId extent(AxisId axis) { return size(kernel_[axis].extent); }
+  ExprId origin(AxisId axis);           // first index of the tile, the lane's share not counted
+  ExprId local_origin(AxisId axis);     // of this lane's share
+  int domain_dim(const std::vector<AxisId>& domain, AxisId axis) const;
+  ExprId index(AxisId axis, const std::vector<AxisId>& domain);
+  // Elementwise value over `domain`; `block` receives relayouts where an operand lies elsewhere.
+  ExprId translate(KernelExpr expr, const std::vector<AxisId>& domain, const layout::Layout& layout, Block& block);
+  ExprId uniform(KernelExpr expr);      // integer expression at the tile's origin
+  ExprId indexing(KernelExpr expr, const std::vector<AxisId>& domain);  // integer expression per element
+  program::FragmentId fragment(ValueId value);
+  program::FragmentId temporary(const std::string& name, ScalarType type, const layout::Layout& layout);
+  program::FragmentId operand(ValueId value, const std::vector<AxisId>& domain, const layout::Layout& layout, Block& block);
+  [[nodiscard]] bool ragged(AxisId axis) const;
+  ExprId inside(const std::vector<AxisId>& domain);  // all ragged axes of the domain within their ends
+  ExprId linear(const task::Linear& form, const std::vector<AxisId>& domain);
+  ExprId extreme(const task::Linear& form, bool high, bool whole_rows, AxisId skip);
+
+  // --- work.cpp: work items and loops
+  void open_work(Block& body);
+  ExprId work_count();
+  struct Bounds {
+    program::VarId trips;
+    program::VarId first;  // the tile walked first
+    int direction = 1;
+  };
+  Bounds open_loop(const schedule::LoopTree& loop, Block& block);
+  ExprId tile_origin(const Bounds& bounds, AxisId axis, ExprId iteration);
+  ExprId masked(const LoopFrame& frame);                                            // uniform: some point of the tile lies outside
+  ExprId predicate(const LoopFrame& frame, const std::vector<AxisId>& domain, const layout::Layout& layout, Block& block);  // per element
+  std::optional<ExprId> has_point(const LoopFrame& frame, const std::vector<AxisId>& domain, const layout::Layout& layout,
+                                  Block& block);
+
+  // --- copies.cpp: the copier's lane, global accesses
+  void copier(const std::vector<schedule::Item>& items, Block& block, std::vector<AxisId> level);
+  void copy(ValueId value, std::size_t ring, Block& block);
+  program::Access access(const kernel::Expr& access, const std::vector<AxisId>& domain);
+  std::optional<ExprId> access_guard(const std::vector<KernelExpr>& indices, kernel::TensorId tensor,
+                                     const std::vector<AxisId>& domain);
+  std::optional<program::MapId> tensor_map(ValueId value, std::vector<ExprId>& coordinates);
+
+  // --- compute.cpp: the computing lanes
+  void computer(const std::vector<schedule::Item>& items, Block& block, const std::vector<AxisId>& level);
+  void pipelined(const schedule::LoopTree& loop, const Bounds& bounds, Block& block, const std::vector<AxisId>& level);
+  // Emits the items whose stage is in [low, high]; `lag0`: ring lag of stage-0 entries.
+  void items(const std::vector<schedule::Item>& items, Block& block, const std::vector<AxisId>& level, int low, int high,
+             int lag_base);
+  void entry(const schedule::Entry& entry, Block& block, int lag, int pending);
+  void advance(Block& block, const std::vector<AxisId>& level, bool copier_side);
+  [[nodiscard]] bool reads_ring(const schedule::Item& item, std::size_t ring, bool completes) const;
+  int pending_groups(const std::vector<schedule::Item>& items, std::size_t wait, int low, int high) const;
+  void map(const task::Task& task, Block& block);
+  void reduce(const task::Task& task, Block& block);
+  void serial_reduce(const task::Task& task, Block& block);
+  void load(const task::Task& task, Block& block);
+  void fetch(ValueId value, Block& block, int lag);
+  void store(const task::Task& task, Block& block);
+  void issue(TaskId id, Block& block, int lag);
+  void after_write(ValueId value, Block& block);  // masks and the copy in shared memory of a product's operand
+  void write_scratch(ValueId value, Block& block);
+  void lane_barrier(Block& block);
+  program::BufferId reduce_scratch(program::FragmentId target);
+  const LoopFrame* frame_of(AxisId axis) const;
+  program::Operand shared_operand(ValueId value, AxisId free_axis, AxisId k, int lag);
+  ExprId shared_row(ValueId value, const std::vector<AxisId>& domain, bool whole);
+  ExprId shared_col(ValueId value, const std::vector<AxisId>& domain);
+  void fail(const std::string& message, SourceSpan span = {});
+
+  const task::Graph& graph_;
+  kernel::Kernel kernel_;  // a copy that gains expressions
+  const partition::Partition& partition_;
+  const partition::Assignment& assignment_;
+  const schedule::Program& schedule_;
+  const device::Device& device_;
+  Options options_;
+
+  program::Program program_;
+  program::ExprBuilder b_;
+  program::RoleId computer_;
+  std::vector<program::ParamId> dims_;      // by dim index
+  std::vector<program::ParamId> scalars_;   // by scalar index
+  std::map<ValueId, program::FragmentId> fragments_;
+  std::map<ValueId, program::BufferId> buffers_;
+  std::map<std::string, program::VarId> variables_;
+  std::map<AxisId, ExprId> axes_;           // what an axis is at the current place: its tile's origin
+  std::vector<LoopFrame> loops_;
+  int stage_ = 0;
+  std::set<ValueId> carried_here_;          // values that were alive before the innermost loop
+  std::optional<program::BarrierId> lane_barrier_;
+  std::optional<AxisId> reversed_row_;
+  bool serial_ = false;                     // inside a serial reduction: accesses and shared values are read one by one
+  std::map<KernelExpr, program::FragmentId> serial_reads_;
+  Error error_;
+};
+
+}  // namespace pipethreader::lower

@@ -1,0 +1,230 @@
+// Work items and loops: which tile a block computes, how many tiles a loop walks, and what its condition masks.
+#include <algorithm>
+
+#include "lower/lowerer.h"
+#include "task/products.h"
+#include "task/rewrite.h"
+
+namespace pipethreader::lower {
+
+using kernel::AxisKind;
+
+namespace {
+
+void where_axes(const kernel::Kernel& kernel, const std::vector<task::Node>& nodes, std::set<AxisId>& axes) {
+  for (const task::Node& node : nodes) {
+    const auto* loop = std::get_if<task::LoopNode>(&node.item);
+    if (loop == nullptr) continue;
+    if (const auto& where = std::get<kernel::Loop>(kernel[loop->statement].node).where) {
+      for (const AxisId a : task::axes_of(kernel, *where)) axes.insert(a);
+    }
+    where_axes(kernel, loop->body, axes);
+  }
+}
+
+}  // namespace
+
+ExprId Lowerer::work_count() {
+  ExprId count = b_.constant(1);
+  for (const AxisId a : partition_.walk) count = b_.mul(count, b_.ceil_div(extent(a), partition_.extent(a)));
+  return count;
+}
+
+// item -> tile of every parallel axis. Tiles whose loops are longest come first; pairs of tiled axes are walked in bands of
+// `raster` tiles of the slower one, so that neighbours share operands in L2.
+void Lowerer::open_work(Block& body) {
+  axes_.clear();
+  std::set<AxisId> uneven;
+  where_axes(kernel_, graph_.root, uneven);
+  std::vector<AxisId> order = partition_.walk;
+  const auto tiled = [&](AxisId a) { return partition_.extent(a) > 1; };
+  std::stable_partition(order.begin(), order.end(), [&](AxisId a) { return tiled(a) && uneven.contains(a); });
+  ExprId rest = b_.var(variable("item"));
+  const auto tiles = [&](AxisId a) { return b_.ceil_div(extent(a), partition_.extent(a)); };
+  const auto set = [&](AxisId a, ExprId tile) {
+    if (tiled(a) && uneven.contains(a)) tile = b_.sub(b_.sub(tiles(a), 1), tile);
+    const program::VarId var = variable(kernel_[a].name + (tiled(a) ? "_0" : ""));
+    let(body, var, b_.mul(tile, partition_.extent(a)));
+    axes_[a] = b_.var(var);
+  };
+  while (!order.empty()) {
+    const AxisId fast = order.back();
+    order.pop_back();
+    const bool band = partition_.choice.raster > 1 && !order.empty() && tiled(fast) && tiled(order.back()) &&
+                      !uneven.contains(fast) && !uneven.contains(order.back());
+    if (!band) {
+      const bool last = order.empty();
+      set(fast, last ? rest : b_.mod(rest, tiles(fast)));
+      if (!last) rest = b_.div(rest, tiles(fast));
+      continue;
+    }
+    const AxisId slow = order.back();
+    order.pop_back();
+    const ExprId area = b_.mul(tiles(slow), tiles(fast));
+    const program::VarId place = variable("place");
+    let(body, place, order.empty() ? rest : b_.mod(rest, area));
+    if (!order.empty()) rest = b_.div(rest, area);
+    const ExprId in_band = b_.mul(tiles(fast), partition_.choice.raster);
+    const program::VarId band_start = variable("band");
+    let(body, band_start, b_.mul(b_.div(b_.var(place), in_band), partition_.choice.raster));
+    const program::VarId height = variable("band_height");
+    let(body, height, b_.min(b_.constant(partition_.choice.raster), b_.sub(tiles(slow), b_.var(band_start))));
+    const ExprId inner = b_.mod(b_.var(place), in_band);
+    set(slow, b_.add(b_.var(band_start), b_.mod(inner, b_.var(height))));
+    set(fast, b_.div(inner, b_.var(height)));
+  }
+}
+
+Lowerer::Bounds Lowerer::open_loop(const schedule::LoopTree& loop, Block& block) {
+  const AxisId axis = loop.axis;
+  const auto& statement = std::get<kernel::Loop>(kernel_[loop.statement].node);
+  LoopFrame frame;
+  frame.axis = axis;
+  frame.where = statement.where;
+  if (frame.where) frame.condition = task::conjunction(kernel_, *frame.where, graph_.tiled);
+  const std::string name = kernel_[axis].name;
+  frame.origin[0] = variable(partition_.extent(axis) > 1 ? name + "_0" : name);
+  frame.origin[1] = variable(partition_.extent(axis) > 1 ? name + "_0_before" : name + "_before");
+  const int tile = partition_.extent(axis);
+  ExprId first = b_.constant(0);
+  ExprId last = b_.ceil_div(extent(axis), tile);
+  bool upper = false;
+  for (const task::Linear& form : frame.condition.inequalities) {
+    const auto found = form.axes.find(axis);
+    if (found == form.axes.end()) {
+      // Says nothing about the axis: no point at all where it fails everywhere.
+      last = b_.select(b_.ge(extreme(form, true, true, axis), b_.constant(0)), last, b_.constant(0));
+      continue;
+    }
+    const std::int64_t factor = found->second;
+    const ExprId rest = extreme(form, true, true, axis);
+    if (factor < 0) {  // axis <= rest / -factor
+      last = b_.min(last, b_.add(b_.div(b_.div(rest, -factor), tile), 1));
+      upper = true;
+    } else {  // axis >= -rest / factor, rounded up
+      first = b_.max(first, b_.div(b_.div(b_.add(b_.neg(rest), factor - 1), factor), tile));
+    }
+  }
+  Bounds bounds;
+  bounds.trips = variable(name + "_trips");
+  bounds.first = variable(name + "_first");
+  bounds.direction = upper && !statement.ordered ? -1 : 1;
+  let(block, bounds.trips, b_.max(b_.constant(0), b_.sub(last, first)));
+  let(block, bounds.first, bounds.direction < 0 ? b_.sub(last, 1) : first);
+  loops_.push_back(frame);
+  return bounds;
+}
+
+ExprId Lowerer::tile_origin(const Bounds& bounds, AxisId axis, ExprId iteration) {
+  const ExprId first = b_.var(bounds.first);
+  const ExprId tile = bounds.direction < 0 ? b_.sub(first, iteration) : b_.add(first, iteration);
+  return b_.mul(tile, partition_.extent(axis));
+}
+
+const LoopFrame* Lowerer::frame_of(AxisId axis) const {
+  for (auto frame = loops_.rbegin(); frame != loops_.rend(); ++frame) {
+    if (frame->axis == axis) return &*frame;
+  }
+  return nullptr;
+}
+
+ExprId Lowerer::masked(const LoopFrame& frame) {
+  ExprId whole = b_.truth(frame.condition.opaque.empty());
+  for (const task::Linear& form : frame.condition.inequalities) {
+    whole = b_.logical_and(whole, b_.ge(extreme(form, false, false, AxisId()), b_.constant(0)));
+  }
+  if (ragged(frame.axis)) {
+    whole = b_.logical_and(whole, b_.le(b_.add(origin(frame.axis), partition_.extent(frame.axis)), extent(frame.axis)));
+  }
+  return b_.logical_not(whole);
+}
+
+ExprId Lowerer::predicate(const LoopFrame& frame, const std::vector<AxisId>& domain, const layout::Layout& layout,
+                          Block& block) {
+  ExprId all = b_.truth(true);
+  for (const task::Linear& form : frame.condition.inequalities) {
+    all = b_.logical_and(all, b_.ge(linear(form, domain), b_.constant(0)));
+  }
+  for (const KernelExpr opaque : frame.condition.opaque) {
+    all = b_.logical_and(all, translate(opaque, domain, layout, block));
+  }
+  if (ragged(frame.axis)) all = b_.logical_and(all, b_.lt(index(frame.axis, domain), extent(frame.axis)));
+  return all;
+}
+
+// Whether the loop's domain has a point in the tile at an element of `domain`; nothing when every element has one.
+std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vector<AxisId>& domain,
+                                         const layout::Layout& layout, Block& block) {
+  const auto row_dependent = [&](const task::Linear& form) {
+    return std::any_of(form.axes.begin(), form.axes.end(), [&](const auto& a) { return a.first != frame.axis; });
+  };
+  const bool needed = !frame.condition.opaque.empty() ||
+                      std::any_of(frame.condition.inequalities.begin(), frame.condition.inequalities.end(), row_dependent);
+  if (!needed) return std::nullopt;
+  std::set<AxisId> axes;
+  for (const task::Linear& form : frame.condition.inequalities) {
+    for (const auto& [axis, factor] : form.axes) axes.insert(axis);
+  }
+  for (const KernelExpr opaque : frame.condition.opaque) {
+    for (const AxisId a : task::axes_of(kernel_, opaque)) {
+      if (graph_.tiled.contains(a)) axes.insert(a);
+    }
+  }
+  axes.erase(frame.axis);
+  const bool affine = frame.condition.opaque.empty() &&
+                      std::all_of(axes.begin(), axes.end(), [&](AxisId a) { return domain_dim(domain, a) >= 0; });
+  if (affine) {
+    ExprId low = origin(frame.axis);
+    ExprId high = b_.add(low, partition_.extent(frame.axis) - 1);
+    if (ragged(frame.axis)) high = b_.min(high, b_.sub(extent(frame.axis), 1));
+    ExprId others = b_.truth(true);
+    for (const task::Linear& form : frame.condition.inequalities) {
+      task::Linear rest = form;
+      const auto found = rest.axes.find(frame.axis);
+      if (found == rest.axes.end()) {
+        others = b_.logical_and(others, b_.ge(linear(rest, domain), b_.constant(0)));
+        continue;
+      }
+      const std::int64_t factor = found->second;
+      rest.axes.erase(found);
+      const ExprId value = linear(rest, domain);
+      if (factor < 0) {
+        high = b_.min(high, b_.div(value, -factor));
+      } else {
+        low = b_.max(low, b_.div(b_.add(b_.neg(value), factor - 1), factor));
+      }
+    }
+    return b_.logical_and(b_.le(low, high), others);
+  }
+  // Counted: the largest predicate over the axes that `domain` lacks.
+  std::vector<AxisId> kept;
+  for (const AxisId a : domain) {
+    if (axes.contains(a)) kept.push_back(a);
+  }
+  std::vector<AxisId> all = kept;
+  for (const AxisId a : axes) {
+    if (domain_dim(kept, a) < 0) all.push_back(a);
+  }
+  all.push_back(frame.axis);
+  const layout::Layout full = partition::domain_layout(graph_, partition_, assignment_, all);
+  std::vector<int> dims;
+  for (std::size_t i = 0; i < kept.size(); ++i) dims.push_back(static_cast<int>(i));
+  const program::FragmentId any = temporary("any_point", ScalarType::f32, layout::slice(full, dims));
+  program::Reduce count;
+  count.target = any;
+  count.op = program::ReduceOp::max;
+  count.domain = full;
+  count.value = b_.select(predicate(frame, all, full, block), b_.constant(ScalarType::f32, 1), b_.constant(ScalarType::f32, 0));
+  count.kept = dims;
+  count.scratch = reduce_scratch(any);
+  block.push_back({count, "points of the loop's domain in this tile"});
+  std::vector<int> map;
+  for (const AxisId a : kept) map.push_back(domain_dim(domain, a));
+  if (!layout::register_map(layout, program_[any].layout, map)) {
+    fail("a condition on data in `where` over these axes is not scheduled yet");
+    return std::nullopt;
+  }
+  return b_.gt(b_.fragment(any, map), b_.constant(ScalarType::f32, 0));
+}
+
+}  // namespace pipethreader::lower

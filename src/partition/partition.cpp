@@ -1,0 +1,174 @@
+#include "partition/partition.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "task/products.h"
+#include "task/rewrite.h"
+
+namespace pipethreader::partition {
+
+using namespace kernel;
+
+namespace {
+
+std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
+
+class Propagator {
+ public:
+  Propagator(const task::Graph& graph, const Choice& choice) : graph_(graph), choice_(choice) {}
+
+  Result<Partition> run() {
+    result_.choice = choice_;
+    result_.tile.assign(graph_.kernel.axes.size(), 1);
+    for (const task::Task& task : graph_.tasks) {
+      if (task.product) {
+        result_.has_products = true;
+        products_.push_back(*task.product);
+      }
+    }
+    choose_row();
+    for (const AxisId axis : graph_.tiled) {
+      auto tile = result_.has_products ? product_tile(axis) : element_tile(axis);
+      if (!tile) return tl::unexpected(tile.error());
+      result_.tile[static_cast<std::size_t>(axis.index)] = *tile;
+    }
+    choose_lanes();
+    result_.walk = graph_.kernel.parallel;
+    return result_;
+  }
+
+ private:
+  bool parallel(AxisId a) const { return graph_.kernel[a].kind == AxisKind::parallel; }
+  bool streamed(AxisId a) const { return graph_.kernel[a].kind == AxisKind::streamed; }
+
+  bool computed(ValueId v) const {
+    return std::none_of(graph_.tasks.begin(), graph_.tasks.end(), [&](const task::Task& t) {
+      return t.kind == task::TaskKind::load && t.writes == v;
+    });
+  }
+
+  // The row axis: in the most products, best beside an operand that is computed (it can then stay in registers).
+  void choose_row() {
+    std::map<AxisId, int> score;
+    for (const task::Product& p : products_) {
+      score[p.m] += 10 + (computed(p.a) ? 3 : 0) + (parallel(p.m) ? 1 : 0);
+      score[p.n] += 10 + (computed(p.b) ? 3 : 0) + (parallel(p.n) ? 1 : 0);
+    }
+    int best = 0;
+    for (const task::Product& p : products_) {
+      for (const AxisId axis : {p.m, p.n}) {
+        if (score[axis] > best) {
+          best = score[axis];
+          result_.row = axis;
+        }
+      }
+    }
+  }
+
+  bool rows_somewhere(AxisId axis) const {
+    return std::any_of(products_.begin(), products_.end(), [&](const task::Product& p) { return p.m == axis || p.n == axis; });
+  }
+
+  Result<int> product_tile(AxisId axis) const {
+    const auto extent = task::static_extent(graph_.kernel, axis);
+    const std::int64_t known = std::max<std::int64_t>(1, extent.value_or(1 << 20));
+    if (axis == result_.row) return static_cast<int>(std::min<std::int64_t>(choice_.row, round_up(known, 64)));
+    const std::int64_t step = needs_rows(axis) ? 64 : 16;
+    const std::int64_t whole = round_up(known, step);
+    if (parallel(axis)) return static_cast<int>(round_up(std::min<std::int64_t>(choice_.column, whole), step));
+    if (streamed(axis)) return static_cast<int>(round_up(std::min<std::int64_t>(choice_.stream, whole), step));
+    if (!extent || whole > 8192) {
+      return fail_at(graph_.kernel.file, graph_.kernel[axis].span,
+                     fmt::format("axis '{}' must stay on chip whole, but its size is {}", graph_.kernel[axis].name,
+                                 extent ? fmt::format("{}", *extent) : "dynamic"),
+                     fmt::format("fix it with --dim, or stream it: for {}: ...", graph_.kernel[axis].name));
+    }
+    return static_cast<int>(whole);
+  }
+
+  // Whether the axis is the rows of some product's result: it has no other axis that is the row axis.
+  bool needs_rows(AxisId axis) const {
+    return std::any_of(products_.begin(), products_.end(), [&](const task::Product& p) {
+      return (p.m == axis || p.n == axis) && p.m != result_.row && p.n != result_.row;
+    });
+  }
+
+  // Without products: the contiguous axis is spread over threads first, what is left goes to the others.
+  Result<int> element_tile(AxisId axis) const {
+    const auto extent = task::static_extent(graph_.kernel, axis);
+    const std::int64_t known = std::max<std::int64_t>(1, extent.value_or(1 << 20));
+    const std::int64_t whole = known <= 1024 ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(known)))
+                                             : round_up(known, 1024);
+    const auto others = static_cast<std::int64_t>(graph_.tiled.size());
+    if (parallel(axis) || streamed(axis)) {
+      const std::int64_t budget = others > 1 ? 64 : choice_.element;
+      return static_cast<int>(std::min(whole, budget));
+    }
+    if (!extent) {
+      return fail_at(graph_.kernel.file, graph_.kernel[axis].span,
+                     fmt::format("axis '{}' must stay on chip whole, but its size is dynamic", graph_.kernel[axis].name),
+                     fmt::format("fix it with --dim, or stream it: for {}: ...", graph_.kernel[axis].name));
+    }
+    return static_cast<int>(whole);
+  }
+
+  // Lanes share the rows when every product has them and nothing is reduced over them.
+  void choose_lanes() {
+    result_.lanes = 1;
+    if (!result_.row.valid() || choice_.lanes <= 1) return;
+    const AxisId row = result_.row;
+    for (const task::Product& p : products_) {
+      if (p.m != row && p.n != row) return;
+      if (p.k == row) return;
+    }
+    for (const task::Task& task : graph_.tasks) {
+      if (task.kind != task::TaskKind::reduce && task.kind != task::TaskKind::serial_reduce) continue;
+      const auto& assign = std::get<Assign>(graph_.kernel[task.statement].node);
+      const auto& axes = graph_.kernel[assign.expr].axes;
+      if (std::find(axes.begin(), axes.end(), row) != axes.end()) return;
+    }
+    const int lanes = result_.extent(row) / 64;
+    result_.lanes = std::min(choice_.lanes, lanes);
+    while (result_.extent(row) % (64 * result_.lanes) != 0) --result_.lanes;
+  }
+
+  const task::Graph& graph_;
+  const Choice& choice_;
+  Partition result_;
+  std::vector<task::Product> products_;
+};
+
+}  // namespace
+
+Result<Partition> propagate(const task::Graph& graph, const Choice& choice) { return Propagator(graph, choice).run(); }
+
+std::vector<int> shape(const task::Graph& graph, const Partition& partition, ValueId value) {
+  std::vector<int> result;
+  for (const AxisId axis : graph.tiled_axes(value)) result.push_back(partition.local(axis));
+  return result;
+}
+
+std::string print(const task::Graph& graph, const Partition& partition) {
+  std::string text = fmt::format("partition {}\n  tiles", graph.kernel.name);
+  for (std::size_t i = 0; i < partition.tile.size(); ++i) {
+    const Axis& axis = graph.kernel.axes[i];
+    if (graph.tiled.contains(AxisId(i)) || axis.kind == AxisKind::parallel) {
+      text += fmt::format(" {}:{}", axis.name, partition.tile[i]);
+    }
+  }
+  static constexpr const char* orders[] = {"single", "persistent", "dynamic"};
+  text += fmt::format("\n  lanes {}{}\n  work {} raster {} cluster {}\n", partition.lanes,
+                      partition.row.valid() ? " over " + graph.kernel[partition.row].name : "",
+                      orders[static_cast<int>(partition.choice.order)], partition.choice.raster, partition.choice.cluster);
+  text += "  TileShapes in a lane\n";
+  for (std::size_t i = 0; i < graph.kernel.values.size(); ++i) {
+    const auto dims = shape(graph, partition, ValueId(i));
+    text += fmt::format("    {}: {}[{}]\n", graph.kernel.values[i].name, name(graph.kernel.values[i].type),
+                        fmt::join(dims, ", "));
+  }
+  return text;
+}
+
+}  // namespace pipethreader::partition

@@ -1,0 +1,55 @@
+// How the work is cut: a tile for every axis (Propagate infers all TileShapes from output and reduction tiles), the axis
+// whose rows are split over computing lanes (warpgroups), and how the tiles are spread over execution units.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "device/device.h"
+#include "task/graph.h"
+
+namespace pipethreader::partition {
+
+enum class Order : std::uint8_t {
+  single,      // one block a work item
+  persistent,  // as many blocks as fit; each takes every n-th item
+  dynamic,     // as many blocks as fit; each takes the next item
+};
+
+// What a candidate chooses; everything else follows.
+struct Choice {
+  int row = 128;       // tile of the axis split over lanes (all lanes together), a multiple of 64 * lanes
+  int column = 128;    // tile of the other parallel axes of products
+  int stream = 64;     // tile of streamed and long reduced axes
+  int lanes = 2;       // computing warpgroups
+  int element = 1024;  // elements a block's tile has where no product fixes it
+  Order order = Order::single;
+  int raster = 1;      // row tiles that neighbouring work items walk before the next column tile
+  int cluster = 1;
+  bool operator==(const Choice&) const = default;
+};
+
+struct Partition {
+  Choice choice;
+  std::vector<int> tile;                 // by axis index; 1 where the axis is uniform within a work item
+  kernel::AxisId row;                    // split over lanes; invalid when every lane holds everything
+  int lanes = 1;
+  std::vector<kernel::AxisId> walk;      // parallel axes, slowest first
+  bool has_products = false;
+
+  [[nodiscard]] int extent(kernel::AxisId axis) const { return tile[static_cast<std::size_t>(axis.index)]; }
+  // The part of the tile that one lane holds.
+  [[nodiscard]] int local(kernel::AxisId axis) const { return axis == row ? extent(axis) / lanes : extent(axis); }
+};
+
+// Propagate: the tile of every axis, hence the TileShape of every value.
+[[nodiscard]] Result<Partition> propagate(const task::Graph& graph, const Choice& choice);
+
+// TileShape of a value in one lane, by its tiled axes.
+[[nodiscard]] std::vector<int> shape(const task::Graph& graph, const Partition& partition, kernel::ValueId value);
+
+[[nodiscard]] std::string print(const task::Graph& graph, const Partition& partition);
+
+}  // namespace pipethreader::partition

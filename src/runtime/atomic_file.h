@@ -1,0 +1,24 @@
+// Whole files, read and written at once. A written file appears under its name complete or not at all: it is written
+// under a temporary name on the same file system, synced, and renamed. What fails leaves no temporary behind.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+
+namespace pipethreader::runtime {
+
+// A name that no other thread or process uses: "<stem>-<pid>-<random>".
+[[nodiscard]] std::string unique_name(const std::string& stem);
+
+// The pieces in order. `temporary` must not exist yet and be on the file system of `path`.
+[[nodiscard]] Result<void> write_file_atomically(const std::string& path, const std::string& temporary,
+                                                 std::initializer_list<std::span<const std::byte>> pieces);
+
+[[nodiscard]] Result<std::vector<std::byte>> read_file(const std::string& path);
+
+}  // namespace pipethreader::runtime

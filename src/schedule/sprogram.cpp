@@ -1,0 +1,131 @@
+#include "schedule/sprogram.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace pipethreader::schedule {
+
+using kernel::AxisId;
+using kernel::StatementId;
+using kernel::ValueId;
+using task::Task;
+using task::TaskId;
+using task::TaskKind;
+
+Composer::Composer(const task::Graph& graph, const partition::Partition& partition, const partition::Assignment& assignment)
+    : graph_(graph), partition_(partition), assignment_(assignment) {}
+
+std::vector<Item>& Composer::body(bool copier) {
+  if (copier) return open_copier_.empty() ? program_.copier : open_copier_.back().body;
+  return open_computer_.empty() ? program_.computer : open_computer_.back().body;
+}
+
+void Composer::open(AxisId axis, StatementId statement, int stages) {
+  LoopTree tree;
+  tree.axis = axis;
+  tree.statement = statement;
+  tree.stages = stages;
+  open_computer_.push_back(tree);
+  tree.stages = 1;
+  open_copier_.push_back(tree);
+}
+
+void Composer::close() {
+  assert(!open_computer_.empty());
+  LoopTree computer = std::move(open_computer_.back());
+  open_computer_.pop_back();
+  LoopTree copier = std::move(open_copier_.back());
+  open_copier_.pop_back();
+  body(false).push_back({std::move(computer)});
+  if (!copier.body.empty()) body(true).push_back({std::move(copier)});
+}
+
+namespace {
+
+// The products that read a staged value, and whether computing lanes fetch it into registers.
+std::vector<TaskId> readers(const task::Graph& graph, ValueId value) {
+  std::vector<TaskId> found;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const Task& t = graph.tasks[i];
+    if (t.product && (t.product->a == value || t.product->b == value)) found.push_back(TaskId(i));
+  }
+  return found;
+}
+
+}  // namespace
+
+void Composer::append(TaskId id, Part part, int stage) {
+  const Task& t = graph_[id];
+  if (t.kind != TaskKind::load || !assignment_[*t.writes].staged) {
+    body(false).push_back({Entry{id, part, stage}});
+    return;
+  }
+  const partition::Place& place = assignment_[*t.writes];
+  body(true).push_back({Entry{id, Part::whole, 0}});
+  if (place.in_registers) body(false).push_back({Entry{id, part, stage}});
+  std::vector<AxisId> level;
+  for (const LoopTree& loop : open_copier_) level.push_back(loop.axis);
+  for (RingPlan& ring : program_.rings) {
+    const partition::Place& other = assignment_[ring.values[0]];
+    if (ring.level == level && other.in_registers == place.in_registers &&
+        readers(graph_, ring.values[0]) == readers(graph_, *t.writes)) {
+      ring.values.push_back(*t.writes);
+      return;
+    }
+  }
+  program_.rings.push_back({{*t.writes}, 1, level});
+}
+
+Program Composer::finish(int depth, bool turns) {
+  assert(open_computer_.empty());
+  for (RingPlan& ring : program_.rings) ring.depth = ring.level.empty() ? 1 : depth;
+  program_.turns = turns;
+  return std::move(program_);
+}
+
+namespace {
+
+void print_items(const task::Graph& graph, const std::vector<Item>& items, int indent, std::string& text) {
+  static constexpr const char* parts[] = {"", "issue ", "wait "};
+  static constexpr const char* kinds[] = {"load", "map", "reduce", "serial_reduce", "mma", "store"};
+  static constexpr const char* units[] = {"copy_engine", "tensor_core", "cuda_cores"};
+  const std::string pad(static_cast<std::size_t>(indent) * 2, ' ');
+  for (const Item& item : items) {
+    if (const auto* entry = std::get_if<Entry>(&item.node)) {
+      const Task& t = graph[entry->task];
+      std::string what = kinds[static_cast<int>(t.kind)];
+      if (t.writes) {
+        what += " " + graph.kernel[*t.writes].name;
+      } else {
+        what += " " + graph.kernel[std::get<kernel::Store>(graph.kernel[t.statement].node).tensor].name;
+      }
+      text += fmt::format("{}{}{} @ {} stage {}\n", pad, parts[static_cast<int>(entry->part)], what,
+                          units[static_cast<int>(t.unit)], entry->stage);
+    } else {
+      const auto& loop = std::get<LoopTree>(item.node);
+      text += fmt::format("{}for {} stages {}\n", pad, graph.kernel[loop.axis].name, loop.stages);
+      print_items(graph, loop.body, indent + 1, text);
+    }
+  }
+}
+
+}  // namespace
+
+std::string print(const task::Graph& graph, const Program& program) {
+  std::string text = fmt::format("sprogram {}\n", graph.kernel.name);
+  for (const RingPlan& ring : program.rings) {
+    text += "ring";
+    for (const ValueId v : ring.values) text += " " + graph.kernel[v].name;
+    text += fmt::format(" depth {}\n", ring.depth);
+  }
+  if (program.turns) text += "turns on tensor_core\n";
+  if (!program.copier.empty()) {
+    text += "lane copier\n";
+    print_items(graph, program.copier, 1, text);
+  }
+  text += "lane computer\n";
+  print_items(graph, program.computer, 1, text);
+  return text;
+}
+
+}  // namespace pipethreader::schedule

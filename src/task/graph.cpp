@@ -1,0 +1,324 @@
+#include "task/graph.h"
+
+#include <algorithm>
+
+#include "task/products.h"
+#include "task/rewrite.h"
+#include "task/streaming.h"
+
+namespace pipethreader::task {
+
+using namespace kernel;
+
+namespace {
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+class Builder {
+ public:
+  Builder(Kernel kernel, std::set<AxisId> tiled) {
+    graph_.kernel = std::move(kernel);
+    graph_.tiled = std::move(tiled);
+  }
+
+  Result<Graph> run() {
+    const std::vector<StatementId> body = graph_.kernel.body;
+    scopes_.push_back({});
+    for (const StatementId id : body) visit(id);
+    graph_.root = std::move(scopes_.back().nodes);
+    if (!error_.diagnostics.empty()) return tl::unexpected(error_);
+    return std::move(graph_);
+  }
+
+ private:
+  struct Scope {
+    std::optional<AxisId> axis;  // the loop's; none for the root
+    std::vector<Node> nodes;
+    std::vector<std::pair<ExprId, ValueId>> loads;
+    std::set<ValueId> written;
+  };
+
+  Kernel& k() { return graph_.kernel; }
+
+  void visit(StatementId id) {
+    const Statement statement = k()[id];
+    if (const auto* carry = std::get_if<Carry>(&statement.node)) {
+      const ExprId init = flatten(carry->init, statement.span, std::nullopt);
+      add_map(carry->target, false, init, std::nullopt, statement.span);
+    } else if (const auto* assign = std::get_if<Assign>(&statement.node)) {
+      visit_assign(*assign, statement.span);
+    } else if (const auto* store = std::get_if<Store>(&statement.node)) {
+      visit_store(*store, statement.span);
+    } else {
+      visit_loop(id, std::get<Loop>(statement.node), statement.span);
+    }
+  }
+
+  void visit_loop(StatementId id, const Loop& loop, SourceSpan span) {
+    Scope scope;
+    scope.axis = loop.axis;
+    scopes_.push_back(std::move(scope));
+    Loop copy = loop;
+    copy.body.clear();
+    if (copy.where) copy.where = flatten(*copy.where, span, std::nullopt);
+    for (const StatementId inner : loop.body) visit(inner);
+    LoopNode node;
+    node.axis = loop.axis;
+    node.body = std::move(scopes_.back().nodes);
+    const std::set<ValueId> written = std::move(scopes_.back().written);
+    scopes_.pop_back();
+    k().statements[static_cast<std::size_t>(id.index)].node = copy;
+    node.statement = id;
+    scopes_.back().written.insert(written.begin(), written.end());
+    scopes_.back().nodes.push_back({std::move(node)});
+  }
+
+  void visit_assign(const Assign& assign, SourceSpan span) {
+    std::optional<ExprId> when;
+    if (assign.when) when = flatten(*assign.when, span, std::nullopt);
+    const bool whole = k()[assign.expr].kind == Expr::Kind::reduce && !when &&
+                       k()[assign.expr].type == k()[assign.target].type &&
+                       (!assign.accumulate || k()[assign.expr].reduce == ReduceOp::sum);
+    if (whole) {
+      add_reduction(assign.target, assign.accumulate, assign.expr, span);
+      return;
+    }
+    add_map(assign.target, assign.accumulate, flatten(assign.expr, span, k()[assign.target].name), when, span);
+  }
+
+  void visit_store(const Store& store, SourceSpan span) {
+    Store copy = store;
+    copy.expr = flatten(store.expr, span, lower_case(k()[store.tensor].name));
+    if (copy.when) copy.when = flatten(*copy.when, span, std::nullopt);
+    std::set<AxisId> axes = axes_of(k(), copy.expr);
+    for (const ExprId index : copy.indices) {
+      const std::set<AxisId> more = axes_of(k(), index);
+      axes.insert(more.begin(), more.end());
+    }
+    std::vector<AxisId> order;  // as the tensor's dims have them
+    for (const ExprId index : copy.indices) {
+      for (const AxisId a : axes_of(k(), index)) {
+        if (std::find(order.begin(), order.end(), a) == order.end()) order.push_back(a);
+      }
+    }
+    for (const AxisId a : axes) {
+      if (std::find(order.begin(), order.end(), a) == order.end()) order.push_back(a);
+    }
+    const Expr& e = k()[copy.expr];
+    const auto tiled_count = [&](const auto& list) {
+      return std::count_if(list.begin(), list.end(), [&](AxisId a) { return graph_.tiled.contains(a); });
+    };
+    const bool plain = e.kind == Expr::Kind::value && e.type == k()[store.tensor].type && tiled_count(order) == tiled_count(k()[e.value].axes);
+    if (!plain) {
+      const ValueId tile = add_value(k(), lower_case(k()[store.tensor].name) + "_tile", k()[store.tensor].type, order);
+      add_map(tile, false, copy.expr, std::nullopt, span);
+      copy.expr = value_expr(k(), tile);
+    }
+    Task task;
+    task.kind = TaskKind::store;
+    task.statement = add_statement(k(), {copy, span});
+    read(task, copy.expr);
+    if (copy.when) read(task, *copy.when);
+    for (const ExprId index : copy.indices) read(task, index);
+    push(std::move(task));
+  }
+
+  // --- expressions -------------------------------------------------------------------------------------------------
+
+  // Replaces accesses by loaded values and reductions by values of their own, so that only elementwise functions stay.
+  ExprId flatten(ExprId expr, SourceSpan span, const std::optional<std::string>& stem) {
+    const Expr e = k()[expr];
+    if (e.kind == Expr::Kind::access) return value_expr(k(), loaded(expr, span));
+    if (e.kind == Expr::Kind::reduce) {
+      const std::set<AxisId> axes = axes_of(k(), expr);
+      const char* suffix = e.reduce == ReduceOp::sum ? "_sum" : e.reduce == ReduceOp::max ? "_max" : "_min";
+      const ValueId value = add_value(k(), stem.value_or("value") + suffix, e.type, {axes.begin(), axes.end()});
+      add_reduction(value, false, expr, span);
+      return value_expr(k(), value);
+    }
+    if (e.kind == Expr::Kind::value) return expr;
+    std::vector<ExprId> args;
+    for (const ExprId arg : e.args) args.push_back(flatten(arg, span, stem));
+    if (args == e.args) return expr;
+    Expr copy = e;
+    copy.args = std::move(args);
+    return add_expr(k(), std::move(copy));
+  }
+
+  // The value an access is loaded into, in the outermost scope whose loops it does not depend on.
+  ValueId loaded(ExprId access, SourceSpan span) {
+    const Expr e = k()[access];
+    std::set<AxisId> axes = axes_of(k(), access);
+    bool data_dependent = !values_of(k(), access).empty();
+    for (const ExprId arg : e.args) data_dependent = data_dependent || has_access(arg);
+    if (data_dependent) {
+      error_.diagnostics.push_back({k().file, span,
+                                    fmt::format("an index of '{}' is read from a tensor; gather accesses are not scheduled yet",
+                                                k()[e.tensor].name),
+                                    "index with axes, dims and constants"});
+    }
+    std::size_t level = scopes_.size() - 1;
+    while (level > 0 && !axes.contains(*scopes_[level].axis)) --level;
+    for (std::size_t i = 0; i <= level; ++i) {
+      for (const auto& [expr, value] : scopes_[i].loads) {
+        if (same_expr(k(), expr, access)) return value;
+      }
+    }
+    std::vector<AxisId> order;
+    for (const ExprId arg : e.args) {
+      for (const AxisId a : axes_of(k(), arg)) {
+        if (std::find(order.begin(), order.end(), a) == order.end()) order.push_back(a);
+      }
+    }
+    const ValueId value = add_value(k(), lower_case(k()[e.tensor].name) + "_tile", k()[e.tensor].type, order);
+    scopes_[level].loads.emplace_back(access, value);
+    Assign assign;
+    assign.target = value;
+    assign.expr = access;
+    Task task;
+    task.kind = TaskKind::load;
+    task.unit = UnitKind::copy_engine;
+    task.statement = add_statement(k(), {assign, span});
+    task.writes = value;
+    push(std::move(task), level);
+    return value;
+  }
+
+  bool has_access(ExprId id) {
+    const Expr& e = k()[id];
+    return e.kind == Expr::Kind::access || std::any_of(e.args.begin(), e.args.end(), [&](ExprId a) { return has_access(a); });
+  }
+
+  void add_reduction(ValueId target, bool accumulate, ExprId reduce, SourceSpan span) {
+    const ReductionKind kind = classify(k(), reduce, graph_.tiled);
+    Assign assign;
+    assign.target = target;
+    assign.accumulate = accumulate;
+    Task task;
+    task.writes = target;
+    task.accumulates = accumulate;
+    Expr r = k()[reduce];
+    if (kind == ReductionKind::product && r.args.size() == 1) {
+      const ProductShape shape = *product_shape(k(), reduce);
+      const ValueId x = operand(shape.x, span);
+      const ValueId y = operand(shape.y, span);
+      task.kind = TaskKind::mma;
+      task.unit = UnitKind::tensor_core;
+      task.product = Product{x, y, *only_tiled(shape.m, graph_.tiled), *only_tiled(shape.n, graph_.tiled),
+                             *only_tiled(shape.k, graph_.tiled)};
+      r.args = {call(k(), Function::mul, ScalarType::f32, {value_expr(k(), x), value_expr(k(), y)})};
+    } else {
+      task.kind = kind == ReductionKind::serial ? TaskKind::serial_reduce : TaskKind::reduce;
+      if (kind == ReductionKind::product) task.kind = TaskKind::serial_reduce;  // a product with its own `where`
+      for (ExprId& arg : r.args) {
+        if (task.kind == TaskKind::reduce) arg = flatten(arg, span, k()[target].name);
+      }
+    }
+    assign.expr = add_expr(k(), r);
+    task.statement = add_statement(k(), {assign, span});
+    read(task, assign.expr);
+    push(std::move(task));
+  }
+
+  // A product's operand as a plain 16-bit value.
+  ValueId operand(ExprId expr, SourceSpan span) {
+    const ExprId flat = flatten(expr, span, std::nullopt);
+    if (k()[flat].kind == Expr::Kind::value) return k()[flat].value;
+    const std::set<AxisId> axes = axes_of(k(), flat);
+    const ValueId value = add_value(k(), "operand", k()[flat].type, {axes.begin(), axes.end()});
+    add_map(value, false, flat, std::nullopt, span);
+    return value;
+  }
+
+  void add_map(ValueId target, bool accumulate, ExprId expr, std::optional<ExprId> when, SourceSpan span) {
+    Assign assign;
+    assign.target = target;
+    assign.accumulate = accumulate;
+    assign.expr = expr;
+    assign.when = when;
+    Task task;
+    task.kind = TaskKind::map;
+    task.statement = add_statement(k(), {assign, span});
+    task.writes = target;
+    task.accumulates = accumulate || when.has_value();
+    read(task, expr);
+    if (when) read(task, *when);
+    push(std::move(task));
+  }
+
+  void read(Task& task, ExprId expr) {
+    for (const ValueId v : values_of(k(), expr)) {
+      if (std::find(task.reads.begin(), task.reads.end(), v) == task.reads.end()) task.reads.push_back(v);
+    }
+  }
+
+  void push(Task task, std::optional<std::size_t> level = std::nullopt) {
+    graph_.tasks.push_back(std::move(task));
+    Scope& scope = level ? scopes_[*level] : scopes_.back();
+    scope.nodes.push_back({TaskId(graph_.tasks.size() - 1)});
+  }
+
+  Graph graph_;
+  std::vector<Scope> scopes_;
+  Error error_;
+};
+
+void print_nodes(const Graph& graph, const std::vector<Node>& nodes, std::vector<StatementId>& body, Kernel& out) {
+  for (const Node& node : nodes) {
+    if (const auto* task = std::get_if<TaskId>(&node.item)) {
+      body.push_back(graph[*task].statement);
+    } else {
+      const auto& loop = std::get<LoopNode>(node.item);
+      Statement statement = out[loop.statement];
+      std::vector<StatementId> inner;
+      print_nodes(graph, loop.body, inner, out);
+      std::get<Loop>(statement.node).body = inner;
+      body.push_back(add_statement(out, statement));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<AxisId> Graph::tiled_axes(ValueId value) const {
+  std::vector<AxisId> axes;
+  for (const AxisId a : kernel[value].axes) {
+    if (tiled.contains(a)) axes.push_back(a);
+  }
+  return axes;
+}
+
+Result<Graph> build(const Kernel& kernel, const Limits& limits) {
+  const std::set<AxisId> tiled = choose_tiled(kernel);
+  auto streamed = stream(kernel, tiled, limits);
+  if (!streamed) return tl::unexpected(streamed.error());
+  return Builder(std::move(*streamed), tiled).run();
+}
+
+std::string print(const Graph& graph) {
+  static constexpr const char* kinds[] = {"load", "map", "reduce", "serial_reduce", "mma", "store"};
+  static constexpr const char* units[] = {"copy_engine", "tensor_core", "cuda_cores"};
+  Kernel out = graph.kernel;
+  std::vector<StatementId> body;
+  print_nodes(graph, graph.root, body, out);
+  out.body = body;
+  std::string text = kernel::print(out);
+  text += "\n// sTasks in order: kind @ target_sEU: writes <- reads\n";
+  for (const Task& task : graph.tasks) {
+    std::string line = fmt::format("//   {} @ {}:", kinds[static_cast<int>(task.kind)], units[static_cast<int>(task.unit)]);
+    if (task.writes) line += fmt::format(" {}{}", graph.kernel[*task.writes].name, task.accumulates ? " (accumulates)" : "");
+    line += " <-";
+    for (const ValueId v : task.reads) line += " " + graph.kernel[v].name;
+    if (task.product) {
+      line += fmt::format("  [M {} N {} K {}]", graph.kernel[task.product->m].name, graph.kernel[task.product->n].name,
+                          graph.kernel[task.product->k].name);
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace pipethreader::task

@@ -1,0 +1,523 @@
+#include "verify/code.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <set>
+
+#include "program/walk.h"
+
+namespace pipethreader::verify {
+namespace {
+
+using namespace program;
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+class Compiler {
+ public:
+  Compiler(const Program& program, Terms& terms, Code& code) : program_(program), terms_(terms), code_(code) {
+    scope_.instance = code.instance;
+    scope_.cluster_rank = code.cluster_rank;
+  }
+
+  Result<void> run() {
+    if (auto done = block(program_[code_.role].body); !done) return done;
+    Step end;
+    end.what = Do::end;
+    end.place = fmt::format("{}, the end", program_[code_.role].name);
+    code_.steps.push_back(std::move(end));
+    for (std::size_t i = 0; i < code_.steps.size(); ++i) collect_uses(code_.steps[i].question, static_cast<int>(i));
+    return {};
+  }
+
+ private:
+  const Program& program_;
+  Terms& terms_;
+  Code& code_;
+  Scope scope_;
+  std::set<int> undecided_;  // variables that depend on more than constants
+  Path path_;
+  int depth_ = 0;
+  bool conditional_ = false;
+  bool in_work_ = false;
+
+  [[nodiscard]] int here() const { return static_cast<int>(code_.steps.size()); }
+
+  Step& add(Do what, const Instr& instr) {
+    Step step;
+    step.what = what;
+    step.depth = depth_;
+    step.instr = &instr;
+    step.conditional = conditional_;
+    step.place = fmt::format("{}: {}", program::print(program_, code_.role, path_), text_name(instr));
+    return code_.steps.emplace_back(std::move(step));
+  }
+
+  Result<void> block(const Block& body) {
+    path_.push_back({});
+    auto outer = scope_.vars;
+    for (std::size_t i = 0; i < body.size(); ++i) {
+      path_.back().index = static_cast<int>(i);
+      path_.back().branch = 0;
+      if (auto done = std::visit([&](const auto& op) { return compile(body[i], op); }, body[i].op); !done) return done;
+    }
+    // What a block assigns is not used behind it.
+    for_each_assigned(body, [&](VarId var) { outer.erase(var.index); });
+    scope_.vars = std::move(outer);
+    path_.pop_back();
+    return {};
+  }
+
+  // A variable that a loop's body assigns has no value at its beginning: an earlier iteration's, perhaps.
+  Result<void> loop_body(const Block& body) {
+    for_each_assigned(body, [&](VarId var) { scope_.vars.erase(var.index); });
+    return block(body);
+  }
+
+  template <class Visit>
+  static void for_each_assigned(const Block& body, Visit visit) {
+    for_each(body, [&](const Instr& instr, const Path&) {
+      if (const auto* let = std::get_if<Let>(&instr.op)) visit(let->var);
+      if (const auto* loop = std::get_if<For>(&instr.op)) visit(loop->var);
+    });
+  }
+
+  // --- expressions ---
+
+  Result<Linear> uniform(ExprId expr) {
+    auto built = terms_.build(expr, scope_);
+    if (!built) return error("uses a value that is not uniform, or a variable that is not assigned on every path");
+    return std::move(*built);
+  }
+
+  [[nodiscard]] tl::unexpected<Error> error(const std::string& what) const {
+    return fail("{}: {}", program::print(program_, code_.role, path_), what);
+  }
+
+  [[nodiscard]] bool constant(ExprId id) const {
+    const Expr& e = program_[id];
+    if (e.kind == Expr::Kind::param) return false;
+    if (e.kind == Expr::Kind::var && undecided_.contains(e.var.index)) return false;
+    return std::all_of(e.args.begin(), e.args.end(), [&](ExprId arg) { return constant(arg); });
+  }
+
+  void assign(VarId var, const Linear& value, bool decided_by_constants) {
+    scope_.vars[var.index] = value;
+    decided_by_constants ? void(undecided_.erase(var.index)) : void(undecided_.insert(var.index));
+  }
+
+  void collect_uses(const Question& question, int step) {
+    for (const Question& part : question.parts) collect_uses(part, step);
+    if (question.kind != Question::Kind::leaf) return;
+    std::vector<int> atoms;
+    for (const auto& [atom, coefficient] : question.leaf.sum.terms) atoms.push_back(atom);
+    if (question.leaf.atom >= 0) atoms.push_back(question.leaf.atom);
+    for (const int id : atoms) {
+      const Atom& atom = terms_.atom(id);
+      if (atom.kind == Atom::Kind::opaque) code_.uses.push_back({atom.pattern, step, atom.holes});
+    }
+  }
+
+  // --- control ---
+
+  Result<void> compile(const Instr& instr, const ForWork& op) {
+    if (depth_ > 0 || in_work_) return error("a loop over work items must be the outermost");
+    assign(op.item, terms_.item(), false);
+    in_work_ = true;
+    const int head = here();
+    Step& step = add(Do::work_head, instr);
+    step.decided_by_constants = false;
+    if (auto done = loop_body(op.body); !done) return done;
+    add(Do::work_next, instr).target = head;
+    code_.steps[at(head)].target = here();
+    scope_.vars.erase(op.item.index);
+    in_work_ = false;
+    return {};
+  }
+
+  Result<void> compile(const Instr& instr, const For& op) {
+    const auto begin = uniform(op.begin);
+    const auto end = uniform(op.end);
+    if (!begin || !end) return tl::unexpected(begin ? end.error() : begin.error());
+    const std::int64_t step_size = std::abs(op.step);
+    if (step_size == 0) return error("a loop with step 0 does not end");
+    Linear distance = op.step > 0 ? plus(*end, *begin, -1) : plus(*begin, *end, -1);
+    distance.constant += step_size - 1;
+    const Linear trips = terms_.floor_division(distance, step_size);
+    Linear remaining = plus(trips, terms_.counter(depth_), -1);
+    remaining.constant -= 1;
+
+    const int enter = here();
+    add(Do::loop_enter, instr);
+    const int head = here();
+    Step& test = add(Do::loop_head, instr);
+    test.question = terms_.at_least_zero(remaining);
+    test.decided_by_constants = constant(op.begin) && constant(op.end);
+    const bool decided = test.decided_by_constants;
+    const Interval range = terms_.bounds(trips, scope_);
+    scope_.vars.erase(op.var.index);
+    for_each_assigned(op.body, [&](VarId var) { scope_.vars.erase(var.index); });
+    assign(op.var, plus(*begin, times(terms_.counter(depth_), op.step)), decided);
+    scope_.counters.push_back({0, range.high >= no_limit ? no_limit : std::max<std::int64_t>(0, range.high - 1)});
+    ++depth_;
+    if (auto done = block(op.body); !done) return done;
+    --depth_;
+    scope_.counters.pop_back();
+    scope_.vars.erase(op.var.index);
+    add(Do::loop_next, instr).target = head;
+    code_.steps[at(head)].target = here();
+    code_.loops.push_back({depth_, enter, here()});
+    return {};
+  }
+
+  Result<void> compile(const Instr& instr, const If& op) {
+    const auto condition = uniform(op.condition);
+    if (!condition) return tl::unexpected(condition.error());
+    const int test = here();
+    Step& step = add(Do::branch, instr);
+    step.question = terms_.question(*condition);
+    step.decided_by_constants = constant(op.condition);
+    step.plain = only_fragments(op.then) && only_fragments(op.otherwise);
+    if (auto done = block(op.then); !done) return done;
+    if (op.otherwise.empty()) {
+      code_.steps[at(test)].target = code_.steps[at(test)].join = here();
+      return {};
+    }
+    const int skip = here();
+    add(Do::jump, instr);
+    code_.steps[at(test)].target = here();
+    path_.back().branch = 1;
+    if (auto done = block(op.otherwise); !done) return done;
+    code_.steps[at(skip)].target = code_.steps[at(test)].join = here();
+    return {};
+  }
+
+  static bool only_fragments(const Block& body) {
+    bool only = true;
+    for_each(body, [&](const Instr& instr, const Path&) {
+      only = only && std::visit(
+                         [](const auto& op) {
+                           using Op = std::remove_cvref_t<decltype(op)>;
+                           if constexpr (std::is_same_v<Op, Reduce> || std::is_same_v<Op, Relayout>) return !op.scratch.valid();
+                           return std::is_same_v<Op, Map> || std::is_same_v<Op, LoadGlobal> || std::is_same_v<Op, StoreGlobal> ||
+                                  std::is_same_v<Op, Let> || std::is_same_v<Op, If> || std::is_same_v<Op, IfAny>;
+                         },
+                         instr.op);
+    });
+    return only;
+  }
+
+  Result<void> compile(const Instr& instr, const IfAny& op) {
+    Step& step = add(Do::execute, instr);
+    fragments_of(op.predicate, step.reads);
+    conditional_ = true;
+    auto done = block(op.then);
+    conditional_ = false;
+    return done;
+  }
+
+  Result<void> compile(const Instr&, const Let& op) {
+    const auto value = uniform(op.value);
+    if (!value) return tl::unexpected(value.error());
+    assign(op.var, *value, constant(op.value));
+    return {};
+  }
+
+  // --- what touches fragments and shared memory ---
+
+  void fragments_of(ExprId expr, std::vector<int>& into) const {
+    for_each_part(program_, expr, [&](const Expr& part) {
+      if (part.kind == Expr::Kind::fragment) into.push_back(part.fragment.index);
+    });
+  }
+
+  [[nodiscard]] Rectangle whole(BufferId buffer) const { return {0, program_[buffer].rows, 0, program_[buffer].cols}; }
+
+  Result<SharedAccess> rows_of(BufferRef ref, std::int64_t begin, std::int64_t count) {
+    Rectangle part = whole(ref.buffer);
+    part.row_begin = begin;
+    part.row_end = begin + count;
+    return checked(ref, part);
+  }
+
+  Result<SharedAccess> checked(BufferRef ref, const Rectangle& part) {
+    const Rectangle all = whole(ref.buffer);
+    if (part.row_begin < 0 || part.col_begin < 0 || part.row_end > all.row_end || part.col_end > all.col_end) {
+      return error(fmt::format("touches rows {}..{} and columns {}..{} of buffer '{}', which has {} x {}", part.row_begin,
+                               part.row_end, part.col_begin, part.col_end, program_[ref.buffer].name, all.row_end,
+                               all.col_end));
+    }
+    return SharedAccess{ref, part, {}};
+  }
+
+  // Rows or columns that an expression over coordinates runs through.
+  Result<Interval> range(ExprId expr, const std::vector<int>& shape, std::int64_t limit, const std::string& what) {
+    scope_.coords.assign(shape.begin(), shape.end());
+    const auto sum = terms_.build(expr, scope_);
+    const Interval found = sum ? terms_.bounds(*sum, scope_) : Interval{-no_limit, no_limit};
+    scope_.coords.clear();
+    if (found.low <= -no_limit || found.high >= no_limit) return error(fmt::format("its {} cannot be bounded", what));
+    if (found.high - found.low >= limit) return error(fmt::format("its {} leave the buffer", what));
+    return found;
+  }
+
+  Result<SharedAccess> elements_of(BufferRef ref, FragmentId fragment, ExprId row, ExprId col) {
+    const std::vector<int>& shape = program_[fragment].layout.shape;
+    const auto rows = range(row, shape, program_[ref.buffer].rows, "rows");
+    const auto cols = range(col, shape, program_[ref.buffer].cols, "columns");
+    if (!rows || !cols) return tl::unexpected(rows ? cols.error() : rows.error());
+    return checked(ref, {rows->low, rows->high + 1, cols->low, cols->high + 1});
+  }
+
+  // An instance's own part of a scratch buffer, element by element, when there is room for all instances; else the
+  // beginning.
+  [[nodiscard]] SharedAccess scratch_of(BufferId buffer, std::int64_t elements) const {
+    Rectangle part = whole(buffer);
+    const std::int64_t cols = part.col_end;
+    const bool room = elements * program_[code_.role].instances <= part.row_end * cols;
+    const std::int64_t first = room ? elements * code_.instance : 0;
+    const std::int64_t last = std::min(first + elements, part.row_end * cols);
+    part.row_begin = first / cols;
+    part.row_end = (last + cols - 1) / cols;
+    if (part.row_end == part.row_begin + 1) {
+      part.col_begin = first % cols;
+      part.col_end = last - part.row_begin * cols;
+    }
+    return {{buffer, 0}, part, {}};
+  }
+
+  [[nodiscard]] std::int64_t map_rows(MapId map) const {
+    std::int64_t rows = 1;
+    for (std::size_t i = 1; i < program_[map].dims.size(); ++i) rows *= program_[map].dims[i].box;
+    return rows;
+  }
+
+  Result<void> compile(const Instr& instr, const CopyBulk& op) {
+    Step& step = add(Do::execute, instr);
+    const RingId ring = program_[op.target.buffer].ring;
+    if (!ring.valid()) return error("a bulk copy needs a buffer of a ring");
+    const bool shared_out = program_[ring].multicast;
+    const std::int64_t rows = map_rows(op.map);
+    auto access = rows_of(op.target, shared_out ? code_.cluster_rank * rows : 0, rows);
+    if (!access) return tl::unexpected(access.error());
+    step.shared.push_back(std::move(*access));
+    return {};
+  }
+  Result<void> compile(const Instr& instr, const CopyPlain& op) {
+    Step& step = add(Do::execute, instr);
+    Rectangle part = whole(op.target.buffer);  // instances share the rows
+    const std::int64_t rows = part.row_end;
+    const int instances = program_[code_.role].instances;
+    part.row_begin = rows * code_.instance / instances;
+    part.row_end = rows * (code_.instance + 1) / instances;
+    step.shared.push_back({op.target, part, {}});
+    return {};
+  }
+  Result<void> compile(const Instr& instr, const LoadGlobal& op) {
+    add(Do::execute, instr).writes = {op.target.index};
+    return {};
+  }
+  Result<void> compile(const Instr& instr, const StoreGlobal& op) {
+    add(Do::execute, instr).reads = {op.source.index};
+    return {};
+  }
+  Result<void> compile(const Instr& instr, const LoadShared& op) {
+    Step& step = add(Do::execute, instr);
+    step.writes = {op.target.index};
+    auto access = elements_of(op.source, op.target, op.row, op.col);
+    if (!access) return tl::unexpected(access.error());
+    step.shared.push_back(std::move(*access));
+    return {};
+  }
+  Result<void> compile(const Instr& instr, const StoreShared& op) {
+    Step& step = add(Do::execute, instr);
+    step.reads = {op.source.index};
+    auto access = elements_of(op.target, op.source, op.row, op.col);
+    if (!access) return tl::unexpected(access.error());
+    step.shared.push_back(std::move(*access));
+    return {};
+  }
+  Result<void> compile(const Instr& instr, const BulkStore& op) {
+    Step& step = add(Do::execute, instr);
+    const auto row = uniform(op.row);
+    if (!row) return tl::unexpected(row.error());
+    const Interval first = terms_.bounds(*row, scope_);
+    if (first.high >= no_limit || first.low < 0) return error("its rows cannot be bounded");
+    auto access = rows_of(op.source, first.low, first.high - first.low + map_rows(op.map));
+    if (!access) return tl::unexpected(access.error());
+    step.shared.push_back(std::move(*access));
+    return {};
+  }
+
+  Result<void> operand(Step& step, const Operand& operand, std::int64_t extent, std::int64_t k) {
+    if (operand.in_registers) return {};
+    Interval origin{0, 0};
+    if (operand.origin) {
+      const auto sum = uniform(*operand.origin);
+      if (!sum) return tl::unexpected(sum.error());
+      origin = terms_.bounds(*sum, scope_);
+      if (origin.high >= no_limit || origin.low < 0) return error("an operand's origin cannot be bounded");
+    }
+    Rectangle part{origin.low, origin.high + extent, 0, k};
+    if (operand.transposed) part = {0, k, origin.low, origin.high + extent};
+    auto access = checked(operand.buffer, part);
+    if (!access) return tl::unexpected(access.error());
+    step.shared.push_back(std::move(*access));
+    return {};
+  }
+  Result<void> compile(const Instr& instr, const Mma& op) {
+    Step& step = add(Do::execute, instr);
+    if (op.accumulate) {
+      const auto condition = uniform(*op.accumulate);
+      if (!condition) return tl::unexpected(condition.error());
+      step.question = terms_.question(*condition);
+    }
+    const auto& shape = program_[op.accumulator].layout.shape;
+    if (auto done = operand(step, op.a, shape[0], op.k); !done) return done;
+    return operand(step, op.b, shape[1], op.k);
+  }
+  Result<void> compile(const Instr& instr, const Map& op) {
+    Step& step = add(Do::execute, instr);
+    fragments_of(op.value, step.reads);
+    step.writes = {op.target.index};
+    return {};
+  }
+  Result<void> compile(const Instr& instr, const Reduce& op) {
+    Step& step = add(Do::execute, instr);
+    fragments_of(op.value, step.reads);
+    if (op.accumulate) step.reads.push_back(op.target.index);
+    step.writes = {op.target.index};
+    if (op.scratch.valid()) step.shared.push_back(scratch_of(op.scratch, 4 * elements(op.target)));
+    return {};
+  }
+  Result<void> compile(const Instr& instr, const Relayout& op) {
+    Step& step = add(Do::execute, instr);
+    step.reads = {op.source.index};
+    step.writes = {op.target.index};
+    if (op.scratch.valid()) step.shared.push_back(scratch_of(op.scratch, elements(op.target)));
+    return {};
+  }
+  [[nodiscard]] std::int64_t elements(FragmentId fragment) const {
+    std::int64_t product = 1;
+    for (const int extent : program_[fragment].layout.shape) product *= extent;
+    return product;
+  }
+
+  template <class Op>
+  Result<void> barrier(const Instr& instr, const Op& op) {
+    Step& step = add(Do::execute, instr);
+    step.index = 0;
+    if (!op.index) return {};
+    const auto sum = uniform(*op.index);
+    if (!sum) return tl::unexpected(sum.error());
+    step.index_sum = *sum;
+    step.index.reset();
+    if (sum->is_constant()) step.index = sum->constant;
+    return {};
+  }
+  Result<void> compile(const Instr& instr, const BarrierSync& op) { return barrier(instr, op); }
+  Result<void> compile(const Instr& instr, const BarrierArrive& op) { return barrier(instr, op); }
+
+  template <class Op>
+  Result<void> compile(const Instr& instr, const Op&) {
+    add(Do::execute, instr);
+    return {};
+  }
+};
+
+// The rectangles between all borders of the accesses to a buffer.
+std::vector<Rectangle> cut(const Buffer& buffer, const std::vector<Rectangle>& parts) {
+  std::set<std::int64_t> rows{0, buffer.rows};
+  std::set<std::int64_t> cols{0, buffer.cols};
+  for (const Rectangle& part : parts) {
+    rows.insert({part.row_begin, part.row_end});
+    cols.insert({part.col_begin, part.col_end});
+  }
+  std::vector<Rectangle> atoms;
+  for (auto row = rows.begin(); std::next(row) != rows.end(); ++row) {
+    for (auto col = cols.begin(); std::next(col) != cols.end(); ++col) {
+      atoms.push_back({*row, *std::next(row), *col, *std::next(col)});
+    }
+  }
+  return atoms;
+}
+
+void cut_buffers(const Program& program, Compiled& compiled) {
+  std::vector<std::vector<Rectangle>> parts(program.buffers.size());
+  const auto each_access = [&](auto visit) {
+    for (Code& code : compiled.codes) {
+      for (Step& step : code.steps) {
+        for (SharedAccess& access : step.shared) visit(access);
+      }
+    }
+  };
+  each_access([&](const SharedAccess& access) { parts[at(access.ref.buffer.index)].push_back(access.part); });
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    compiled.atoms.push_back(cut(program.buffers[b], parts[b]));
+    compiled.atom_counts.push_back(static_cast<int>(compiled.atoms.back().size()));
+  }
+  each_access([&](SharedAccess& access) {
+    const auto& atoms = compiled.atoms[at(access.ref.buffer.index)];
+    for (std::size_t i = 0; i < atoms.size(); ++i) {
+      const bool inside = atoms[i].row_begin >= access.part.row_begin && atoms[i].row_end <= access.part.row_end &&
+                          atoms[i].col_begin >= access.part.col_begin && atoms[i].col_end <= access.part.col_end;
+      if (inside) access.atoms.push_back(static_cast<int>(i));
+    }
+  });
+}
+
+void collect(const Question& question, std::set<std::int64_t>& constants) {
+  for (const Question& part : question.parts) collect(part, constants);
+  if (question.kind == Question::Kind::leaf) constants.insert(std::abs(question.leaf.sum.constant));
+}
+
+void find_modulus(const Terms& terms, const Linear& sum, std::int64_t& modulus) {
+  for (const auto& [id, coefficient] : sum.terms) {
+    const Atom& atom = terms.atom(id);
+    if (atom.kind != Atom::Kind::opaque || !atom.uses_counter) continue;
+    if (atom.function == Function::mod && atom.args[1].is_constant()) {
+      const std::int64_t common = std::lcm(modulus, atom.args[1].constant);
+      if (common <= 64) modulus = common;
+    }
+    for (const Linear& arg : atom.args) find_modulus(terms, arg, modulus);
+  }
+}
+
+void find_modulus(const Terms& terms, const Question& question, std::int64_t& modulus) {
+  for (const Question& part : question.parts) find_modulus(terms, part, modulus);
+  find_modulus(terms, question.leaf.sum, modulus);
+}
+
+}  // namespace
+
+Result<Compiled> compile(const Program& program, Terms& terms) {
+  Compiled compiled;
+  for (int block = 0; block < program.cluster; ++block) {
+    for (std::size_t role = 0; role < program.roles.size(); ++role) {
+      for (int instance = 0; instance < program.roles[role].instances; ++instance) {
+        Code code;
+        code.role = RoleId(role);
+        code.instance = instance;
+        code.cluster_rank = block;
+        code.name = fmt::format("{}[{}]", program.roles[role].name, instance);
+        if (program.cluster > 1) code.name += fmt::format(" of block {}", block);
+        if (auto done = Compiler(program, terms, code).run(); !done) return tl::unexpected(done.error());
+        compiled.codes.push_back(std::move(code));
+      }
+    }
+  }
+  cut_buffers(program, compiled);
+  std::set<std::int64_t> constants;
+  for (const Code& code : compiled.codes) {
+    for (const Step& step : code.steps) {
+      collect(step.question, constants);
+      find_modulus(terms, step.question, compiled.modulus);
+      find_modulus(terms, step.index_sum, compiled.modulus);
+    }
+  }
+  compiled.constants.assign(constants.begin(), constants.end());
+  return compiled;
+}
+
+}  // namespace pipethreader::verify

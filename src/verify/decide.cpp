@@ -1,0 +1,152 @@
+#include "verify/decide.h"
+
+#include <algorithm>
+
+#include "base/functions.h"
+
+namespace pipethreader::verify {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+Answer Decider::answer(int lane, const Question& question, OpenPoint& point) {
+  switch (question.kind) {
+    case Question::Kind::constant: return question.value ? Answer::yes : Answer::no;
+    case Question::Kind::leaf: return answer(lane, question.leaf, point);
+    case Question::Kind::negation: {
+      const Answer inner = answer(lane, question.parts[0], point);
+      if (inner == Answer::open) return inner;
+      return inner == Answer::yes ? Answer::no : Answer::yes;
+    }
+    case Question::Kind::all:
+    case Question::Kind::any: break;
+  }
+  const Answer decisive = question.kind == Question::Kind::all ? Answer::no : Answer::yes;
+  Answer result = decisive == Answer::no ? Answer::yes : Answer::no;
+  OpenPoint unused;
+  for (const Question& part : question.parts) {
+    const Answer one = answer(lane, part, result == Answer::open ? unused : point);
+    if (one == decisive) return decisive;
+    if (one == Answer::open) result = Answer::open;
+  }
+  return result;
+}
+
+Answer Decider::compare(const OpenPoint& at_point, OpenPoint& point) const {
+  const std::int32_t most = state_.zone.bound(at_point.x, at_point.y);
+  if (most != Zone::unbounded && most <= at_point.limit) return Answer::yes;
+  const std::int32_t least = state_.zone.bound(at_point.y, at_point.x);  // x - y >= -least
+  if (least != Zone::unbounded && -std::int64_t{least} > at_point.limit) return Answer::no;
+  point = at_point;
+  return Answer::open;
+}
+
+// constant + sum >= 0. Fixed counters and remainders go into the constant; one unknown, or the difference of two, is
+// a comparison in the zone; anything wider is an unknown truth of its own.
+Answer Decider::answer(int lane, const Leaf& leaf, OpenPoint& point) {
+  std::int64_t constant = leaf.sum.constant;
+  std::vector<std::pair<int, std::int64_t>> open;
+  for (const auto& [atom, coefficient] : leaf.sum.terms) {
+    if (const auto fixed = value(lane, model_.terms.atom(atom))) {
+      constant += coefficient * *fixed;
+    } else {
+      open.emplace_back(atom, coefficient);
+    }
+  }
+  if (open.empty()) return constant >= 0 ? Answer::yes : Answer::no;
+  if (open.size() == 1) {
+    const auto [atom, coefficient] = open[0];
+    const int x = variable(lane, atom);
+    const bool at_most = coefficient < 0;  // x <= limit, else x >= limit
+    const std::int64_t limit = at_most ? floor_div(constant, -coefficient) : -floor_div(constant, coefficient);
+    // A large limit is a named unknown, so that all lanes leave their loops together.
+    const auto& large = model_.large_constants;
+    const auto named = std::find(large.begin(), large.end(), std::abs(constant));
+    if (std::abs(coefficient) == 1 && named != large.end() && constant == leaf.sum.constant) {
+      const int name = state_.constants[at(named - large.begin())];
+      const std::int64_t rest = limit - *named;  // limit = name + rest, when it is positive
+      if (limit > 0) return at_most ? compare({x, name, rest}, point) : compare({name, x, -rest}, point);
+    }
+    return at_most ? compare({x, 0, limit}, point) : compare({0, x, -limit}, point);
+  }
+  if (open.size() == 2 && open[0].second == -open[1].second) {
+    const std::int64_t scale = std::abs(open[0].second);
+    const bool first_positive = open[0].second > 0;
+    const int plus_variable = variable(lane, open[first_positive ? 0 : 1].first);
+    const int minus_variable = variable(lane, open[first_positive ? 1 : 0].first);
+    return compare({minus_variable, plus_variable, floor_div(constant, scale)}, point);
+  }
+  return compare({0, variable(lane, leaf.atom), -1}, point);
+}
+
+std::optional<std::int64_t> Decider::value(int lane, const Linear& sum) const {
+  std::int64_t result = sum.constant;
+  for (const auto& [atom, coefficient] : sum.terms) {
+    const auto one = value(lane, model_.terms.atom(atom));
+    if (!one) return std::nullopt;
+    result += coefficient * *one;
+  }
+  return result;
+}
+
+std::optional<std::int64_t> Decider::value(int lane, const Atom& atom) const {
+  if (atom.kind == Atom::Kind::counter) {
+    return state_.zone.exact(state_.lanes[at(lane)].frames[at(atom.index)].counter);
+  }
+  if (atom.kind != Atom::Kind::opaque || !atom.uses_counter) return std::nullopt;
+  if (atom.function == Function::mod) {
+    if (const auto rest = remainder(lane, atom)) return rest;
+  }
+  std::vector<double> args;
+  for (const Linear& arg : atom.args) {
+    const auto one = value(lane, arg);
+    if (!one) return std::nullopt;
+    args.push_back(static_cast<double>(*one));
+  }
+  if ((atom.function == Function::div || atom.function == Function::mod) && args[1] == 0) return std::nullopt;
+  return static_cast<std::int64_t>(evaluate(atom.function, args, true));
+}
+
+std::optional<std::int64_t> Decider::remainder(int lane, const Atom& modulo) const {
+  if (!modulo.args[1].is_constant()) return std::nullopt;
+  const std::int64_t divisor = modulo.args[1].constant;
+  if (divisor <= 0 || model_.compiled.modulus % divisor != 0) return std::nullopt;
+  std::int64_t sum = modulo.args[0].constant;
+  for (const auto& [id, coefficient] : modulo.args[0].terms) {
+    const Atom& atom = model_.terms.atom(id);
+    if (atom.kind != Atom::Kind::counter) return std::nullopt;
+    sum += coefficient * state_.lanes[at(lane)].frames[at(atom.index)].residue;
+  }
+  return floor_mod(sum, divisor);
+}
+
+// The zone variable of an atom; what nobody has asked for yet gets a new one, bounded by what its form says.
+int Decider::variable(int lane, int id) {
+  const Atom& atom = model_.terms.atom(id);
+  const LaneState& at_lane = state_.lanes[at(lane)];
+  if (atom.kind == Atom::Kind::counter) return at_lane.frames[at(atom.index)].counter;
+  const std::int64_t item = atom.uses_item || atom.uses_counter ? at_lane.item : -1;
+  for (const Symbol& symbol : state_.symbols) {
+    if (symbol.pattern != atom.pattern || symbol.item != item) continue;
+    bool same = true;
+    for (std::size_t h = 0; h < symbol.holes.size() && same; ++h) {
+      const Hole& hole = atom.holes[h];
+      same = state_.zone.equal(symbol.holes[h], at_lane.frames[at(hole.depth)].counter, static_cast<int>(hole.offset));
+    }
+    if (same) return symbol.value;
+  }
+  Symbol symbol{atom.pattern, id, item, state_.zone.add(), {}};
+  const Interval range = model_.terms.bounds(Linear{0, {{id, 1}}}, Scope{});
+  if (range.low > -no_limit) state_.zone.constrain(0, symbol.value, -range.low);
+  if (range.high < no_limit) state_.zone.constrain(symbol.value, 0, range.high);
+  for (const Hole& hole : atom.holes) {
+    symbol.holes.push_back(
+        state_.zone.add_equal(at_lane.frames[at(hole.depth)].counter, static_cast<int>(hole.offset)));
+  }
+  state_.symbols.push_back(symbol);
+  return symbol.value;
+}
+
+}  // namespace pipethreader::verify

@@ -1,0 +1,254 @@
+#include "verify/model.h"
+
+#include <algorithm>
+
+namespace pipethreader::verify {
+namespace {
+
+using namespace program;
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+enum ReadKind { by_threads = 0, by_mma = 1, by_store = 2 };
+
+// How a step reads shared memory (-1: not), and whether threads write it.
+struct AccessKind {
+  int read = -1;
+  bool threads_write = false;
+};
+
+AccessKind kind_of(const Instr& instr) {
+  if (std::holds_alternative<LoadShared>(instr.op)) return {by_threads, false};
+  if (std::holds_alternative<Mma>(instr.op)) return {by_mma, false};
+  if (std::holds_alternative<BulkStore>(instr.op)) return {by_store, false};
+  if (std::holds_alternative<CopyBulk>(instr.op)) return {-1, false};
+  return {-1, true};
+}
+
+}  // namespace
+
+Model::Model(const Program& p, Terms& t, Compiled c)
+    : program(p), terms(t), compiled(std::move(c)), blocks(p.cluster), lanes(static_cast<int>(compiled.codes.size())) {
+  lanes_of_block = lanes / blocks;
+  sets = 2 * lanes;
+  find_uses();
+  add_locations();
+  add_rings();
+  add_meetings();
+  choose_threshold();
+  for (Location& location : locations) {
+    location.accesses = Bits(static_cast<int>(events.size()));
+    location.accesses.set(location.write);
+    for (const auto& reads : location.reads) {
+      for (const int event : reads) {
+        if (event >= 0) location.accesses.set(event);
+      }
+    }
+  }
+  for (RingSlot& slot : ring_slots) {
+    slot.all_full_waits = Bits(static_cast<int>(events.size()));
+    slot.all_empty_waits = Bits(static_cast<int>(events.size()));
+    for (const int event : slot.full_waits) {
+      if (event >= 0) slot.all_full_waits.set(event);
+    }
+    for (const int event : slot.empty_waits) {
+      if (event >= 0) slot.all_empty_waits.set(event);
+    }
+  }
+}
+
+int Model::add(Event event) {
+  events.push_back(event);
+  return static_cast<int>(events.size()) - 1;
+}
+
+void Model::find_uses() {
+  buffers_of_ring.resize(program.rings.size());
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    if (program.buffers[b].ring.valid()) buffers_of_ring[at(program.buffers[b].ring.index)].push_back(static_cast<int>(b));
+  }
+  for (const Code& code : compiled.codes) {
+    auto& uses = uses_ring.emplace_back(program.rings.size(), false);
+    auto& fills = fills_by_bulk.emplace_back(program.rings.size(), false);
+    for (const Step& step : code.steps) {
+      if (step.instr == nullptr) continue;
+      const auto use = [&](RingId ring) { uses[at(ring.index)] = true; };
+      std::visit(
+          [&](const auto& op) {
+            using Op = std::remove_cvref_t<decltype(op)>;
+            if constexpr (requires { op.ring; }) use(op.ring);
+            if constexpr (std::is_same_v<Op, MmaWait>) {
+              if (op.pin) use(op.pin->ring);
+            }
+            if constexpr (std::is_same_v<Op, ForWork>) order = op.order;
+          },
+          step.instr->op);
+      for (const SharedAccess& access : step.shared) {
+        const RingId ring = program[access.ref.buffer].ring;
+        if (!ring.valid()) continue;
+        use(ring);
+        if (std::holds_alternative<CopyBulk>(step.instr->op)) fills[at(ring.index)] = true;
+      }
+    }
+  }
+}
+
+void Model::add_locations() {
+  // Which lane reads which buffer how; which buffers threads write.
+  std::vector<std::vector<std::array<bool, 3>>> read(program.buffers.size());
+  for (auto& lanes_of : read) lanes_of.resize(static_cast<std::size_t>(lanes), {false, false, false});
+  std::vector<bool> threads_write(program.buffers.size(), false);
+  for (int lane = 0; lane < lanes; ++lane) {
+    for (const Step& step : code(lane).steps) {
+      for (const SharedAccess& access : step.shared) {
+        const AccessKind kind = kind_of(*step.instr);
+        const std::size_t buffer = at(access.ref.buffer.index);
+        if (kind.read >= 0) read[buffer][static_cast<std::size_t>(lane)][static_cast<std::size_t>(kind.read)] = true;
+        if (kind.threads_write) threads_write[buffer] = true;
+      }
+    }
+  }
+  static constexpr Event::Kind kinds[] = {Event::Kind::read, Event::Kind::mma_read, Event::Kind::store_read};
+  for (int block = 0; block < blocks; ++block) {
+    for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+      if (block == 0) first_location_of_buffer.push_back(static_cast<int>(locations.size()));
+      for (int slot = 0; slot < program.buffers[b].slots; ++slot) {
+        for (int atom = 0; atom < compiled.atom_counts[b]; ++atom) {
+          Location location;
+          const Event event{Event::Kind::write, block, static_cast<int>(b), slot, atom, -1};
+          location.write = add(event);
+          Event fence = event;
+          fence.kind = Event::Kind::fence;
+          if (threads_write[b]) location.fence = add(fence);
+          for (std::size_t k = 0; k < 3; ++k) {
+            location.reads[k].assign(static_cast<std::size_t>(lanes), -1);
+            for (int lane = 0; lane < lanes; ++lane) {
+              if (block_of(lane) != block || !read[b][static_cast<std::size_t>(lane)][k]) continue;
+              Event of_lane = event;
+              of_lane.kind = kinds[k];
+              of_lane.lane = lane;
+              location.reads[k][static_cast<std::size_t>(lane)] = add(of_lane);
+            }
+          }
+          locations.push_back(std::move(location));
+        }
+      }
+    }
+    if (block == 0) locations_of_block = static_cast<int>(locations.size());
+  }
+}
+
+void Model::add_rings() {
+  for (int block = 0; block < blocks; ++block) {
+    for (std::size_t r = 0; r < program.rings.size(); ++r) {
+      if (block == 0) first_slot_of_ring.push_back(static_cast<int>(ring_slots.size()));
+      for (int s = 0; s < program.rings[r].depth; ++s) {
+        RingSlot slot;
+        Event event{Event::Kind::full, block, static_cast<int>(r), s, 0, -1};
+        for (int parity = 0; parity < 2; ++parity) {
+          event.atom = parity;
+          event.kind = Event::Kind::full;
+          slot.full[at(parity)] = add(event);
+          event.kind = Event::Kind::empty;
+          slot.empty[at(parity)] = add(event);
+        }
+        event.atom = 0;
+        for (int lane = 0; lane < lanes; ++lane) {
+          const bool uses = block_of(lane) == block && uses_ring[at(lane)][r];
+          event.lane = lane;
+          event.kind = Event::Kind::full_wait;
+          slot.full_waits.push_back(uses ? add(event) : -1);
+          event.kind = Event::Kind::empty_wait;
+          slot.empty_waits.push_back(uses ? add(event) : -1);
+        }
+        slot.full_gathering = sets++;
+        slot.full_done = sets++;
+        slot.empty_gathering = sets++;
+        slot.empty_done = sets++;
+        ring_slots.push_back(std::move(slot));
+      }
+    }
+    if (block == 0) ring_slots_of_block = static_cast<int>(ring_slots.size());
+  }
+}
+
+void Model::add_meetings() {
+  for (int block = 0; block < blocks; ++block) {
+    for (std::size_t b = 0; b < program.barriers.size(); ++b) {
+      if (block == 0) first_meeting_of_barrier.push_back(static_cast<int>(meetings.size()));
+      for (int index = 0; index < program.barriers[b].count; ++index) {
+        const int event = add({Event::Kind::meeting, block, static_cast<int>(b), index, 0, -1});
+        meetings.push_back({program.barriers[b].participants, event, sets++});
+      }
+    }
+    if (block == 0) meetings_of_block = static_cast<int>(meetings.size());
+  }
+  meetings.push_back({lanes, add({Event::Kind::meeting, 0, -1, 0, 0, -1}), sets++});
+  for (int block = 0; block < blocks; ++block) {
+    auto& of_block = remote.emplace_back();
+    for (int lane = 0; lane < lanes; ++lane) {
+      of_block.push_back(block_of(lane) == block ? -1 : add({Event::Kind::remote, block, 0, 0, 0, lane}));
+    }
+  }
+}
+
+// Integers up to the threshold are told apart: it covers the constants that conditions compare with and the lead that
+// rings allow one lane over another. What is larger becomes a named unknown.
+void Model::choose_threshold() {
+  constexpr std::int64_t largest_small = 8;
+  int depth = 1;
+  for (const Ring& ring : program.rings) depth = std::max(depth, ring.depth);
+  std::int64_t small = 1;
+  for (const std::int64_t c : compiled.constants) {
+    if (c <= largest_small) small = std::max(small, c);
+  }
+  threshold = static_cast<int>(small) + depth + 2;
+  for (const std::int64_t c : compiled.constants) {
+    if (c > threshold && large_constants.size() < 8) large_constants.push_back(c);
+  }
+}
+
+int Model::location(int block, BufferId buffer, int slot) const {
+  return block * locations_of_block + first_location_of_buffer[at(buffer.index)] +
+         slot * compiled.atom_counts[at(buffer.index)];
+}
+int Model::ring_slot(int block, RingId ring, int slot) const {
+  return block * ring_slots_of_block + first_slot_of_ring[at(ring.index)] + slot;
+}
+int Model::meeting(int block, BarrierId barrier, int index) const {
+  return block * meetings_of_block + first_meeting_of_barrier[at(barrier.index)] + index;
+}
+
+std::string Model::describe(int id) const {
+  const Event& event = events[at(id)];
+  const std::string block = blocks > 1 ? fmt::format(" of block {}", event.block) : "";
+  const auto place = [&] {
+    const Buffer& buffer = program.buffers[at(event.object)];
+    const Rectangle& part = compiled.atoms[at(event.object)][at(event.atom)];
+    std::string text = fmt::format("{} slot {}{}", buffer.name, event.slot, block);
+    if (compiled.atom_counts[at(event.object)] > 1) {
+      text += fmt::format(", rows {}..{}, columns {}..{}", part.row_begin, part.row_end - 1, part.col_begin, part.col_end - 1);
+    }
+    return text;
+  };
+  const auto slot = [&] { return fmt::format("{} slot {}{}", program.rings[at(event.object)].name, event.slot, block); };
+  const std::string lane = event.lane >= 0 ? code(event.lane).name : "";
+  switch (event.kind) {
+    case Event::Kind::write: return "the last write of " + place();
+    case Event::Kind::fence: return "a proxy fence after the last write of " + place();
+    case Event::Kind::read: return fmt::format("the read of {} by {}", place(), lane);
+    case Event::Kind::mma_read: return fmt::format("the tensor core's read of {} for {}", place(), lane);
+    case Event::Kind::store_read: return fmt::format("the bulk store's read of {} for {}", place(), lane);
+    case Event::Kind::full: return "the fill of " + slot();
+    case Event::Kind::empty: return "the release of " + slot();
+    case Event::Kind::full_wait: return fmt::format("the wait of {} for {} to be full", lane, slot());
+    case Event::Kind::empty_wait: return fmt::format("the wait of {} for {} to be empty", lane, slot());
+    case Event::Kind::meeting:
+      if (event.object < 0) return "the last meeting of the cluster";
+      return fmt::format("the last meeting at {}[{}]{}", program.barriers[at(event.object)].name, event.slot, block);
+    case Event::Kind::remote: return fmt::format("an arrival or copy of {} in block {}", lane, event.block);
+  }
+  return "";
+}
+
+}  // namespace pipethreader::verify

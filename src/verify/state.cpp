@@ -1,0 +1,348 @@
+#include "verify/state.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace pipethreader::verify {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Every set holds what has never happened: then "ordered behind" is true of it.
+void happened_before_all(const Model& model, State& state, int event) {
+  state.active.set(event);
+  for (int set = 0; set < model.sets; ++set) state.sets.add(set, event);
+}
+
+}  // namespace
+
+State::State(const Model& model)
+    : lanes(at(model.lanes)),
+      slots(model.ring_slots.size()),
+      contents(model.locations.size()),
+      arrived(model.meetings.size(), 0),
+      sets(model.sets, static_cast<int>(model.events.size())),
+      active(static_cast<int>(model.events.size())) {
+  const auto fragments = static_cast<int>(model.program.fragments.size());
+  const auto events = static_cast<int>(model.events.size());
+  for (LaneState& lane : lanes) {
+    lane.cursors.assign(model.program.rings.size(), 0);
+    lane.defined = Bits(fragments);
+    lane.open = {Bits(events), Bits(fragments), Bits(fragments)};
+  }
+  for (int block = 0; block < model.blocks; ++block) {
+    for (std::size_t r = 0; r < model.program.rings.size(); ++r) {
+      const int depth = model.program.rings[r].depth;
+      for (int s = 0; s < depth; ++s) {
+        SlotState& slot = slots[at(model.ring_slot(block, program::RingId(r), s))];
+        slot.full.last = s - depth;
+        slot.empty.last = s - depth;
+      }
+    }
+  }
+  for (const RingSlot& slot : model.ring_slots) {
+    for (const int event : slot.full) happened_before_all(model, *this, event);
+    for (const int event : slot.empty) happened_before_all(model, *this, event);
+  }
+  for (const MeetingPlace& meeting : model.meetings) happened_before_all(model, *this, meeting.event);
+  for (const std::int64_t constant : model.large_constants) constants.push_back(zone.add_equal(0, static_cast<int>(constant)));
+  if (model.order == program::WorkOrder::single) {
+    items = 1;
+    items_end = true;
+  }
+}
+
+std::int64_t State::first_item() const {
+  std::int64_t first = items;
+  for (const LaneState& lane : lanes) {
+    if (lane.mode != LaneMode::ended) first = std::min(first, lane.item);
+  }
+  return first;
+}
+
+// --- forgetting --------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Whether a lane can no longer ask for the value of a symbol: at every place where it does, its loops have gone past
+// the symbol's counters.
+bool is_past(const Model& model, const State& state, int lane, const Symbol& symbol) {
+  const LaneState& at_lane = state.lanes[at(lane)];
+  if (at_lane.mode == LaneMode::ended || at_lane.item > symbol.item) return true;
+  const Code& code = model.code(lane);
+  for (const PatternUse& use : code.uses) {
+    if (use.pattern != symbol.pattern) continue;
+    bool past = false;
+    bool same = true;  // so far in the same iterations
+    for (std::size_t h = 0; h < use.holes.size() && same && !past; ++h) {
+      const int depth = use.holes[h].depth;
+      const auto loop = std::find_if(code.loops.begin(), code.loops.end(), [&](const LoopRange& range) {
+        return range.depth == depth && range.begin < use.step && use.step < range.end;
+      });
+      if (loop == code.loops.end()) return false;
+      if (at_lane.step <= loop->begin) return false;
+      if (at_lane.step >= loop->end) {
+        past = true;
+        break;
+      }
+      const int counter = at_lane.frames[at(depth)].counter;
+      const std::int32_t lead = state.zone.bound(symbol.holes[h], counter);  // hole - counter
+      if (lead == Zone::unbounded) return false;
+      if (lead < use.holes[h].offset) past = true;
+      same = state.zone.equal(symbol.holes[h], counter, static_cast<int>(use.holes[h].offset));
+    }
+    if (!past && !(same && at_lane.step > use.step)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void tidy(const Model& model, State& state) {
+  const std::int64_t first = state.first_item();
+  const auto forgotten = [&](const Symbol& symbol) {
+    if (symbol.item < 0) return false;
+    if (symbol.item < first) return true;
+    if (symbol.holes.empty()) return false;
+    for (int lane = 0; lane < model.lanes; ++lane) {
+      if (!is_past(model, state, lane, symbol)) return false;
+    }
+    return true;
+  };
+  std::vector<Symbol> kept;
+  for (Symbol& symbol : state.symbols) {
+    if (!forgotten(symbol)) {
+      kept.push_back(std::move(symbol));
+      continue;
+    }
+    state.zone.remove(symbol.value);
+    for (const int hole : symbol.holes) state.zone.remove(hole);
+  }
+  state.symbols = std::move(kept);
+  state.zone.extrapolate(model.threshold);
+}
+
+// --- encoding ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+class Encoder {
+ public:
+  Encoder(const Model& model, const State& state) : model_(model), state_(state) {}
+
+  std::string run() {
+    text_.reserve(2048);
+    find_foremost();
+    order_places();
+    const std::int64_t first = state_.first_item();
+    number(state_.items - first);
+    number(state_.items_end ? 1 : 0);
+    for (int lane = 0; lane < model_.lanes; ++lane) encode_lane(lane, first);
+    for (int block = 0; block < model_.blocks; ++block) encode_rings(block);
+    for (const std::uint64_t arrived : state_.arrived) number(static_cast<std::int64_t>(arrived));
+    encode_bits(state_.active);
+    for (const int set : set_order_) encode_events(state_.sets.words(set));
+    encode_zone(first);
+    return std::move(text_);
+  }
+
+ private:
+  const Model& model_;
+  const State& state_;
+  std::string text_;
+  std::vector<std::int64_t> foremost_;  // by ring: the largest cursor
+  std::vector<int> event_order_;
+  std::vector<int> set_order_;
+
+  void number(std::int64_t value) {
+    if (value >= -100 && value <= 100) {
+      text_.push_back(static_cast<char>(value));
+      return;
+    }
+    text_.push_back(static_cast<char>(127));
+    char bytes[sizeof value];
+    std::memcpy(bytes, &value, sizeof value);
+    text_.append(bytes, sizeof value);
+  }
+
+  void find_foremost() {
+    for (std::size_t r = 0; r < model_.program.rings.size(); ++r) {
+      std::int64_t most = 0;
+      for (const LaneState& lane : state_.lanes) most = std::max(most, lane.cursors[r]);
+      foremost_.push_back(most);
+    }
+  }
+
+  // The slot that the foremost cursor's fill + i uses.
+  [[nodiscard]] int rotated(std::size_t ring, int i) const {
+    return static_cast<int>((foremost_[ring] + i) % model_.program.rings[ring].depth);
+  }
+
+  void order_places() {
+    const auto events = static_cast<int>(model_.events.size());
+    std::vector<bool> placed(model_.events.size(), false);
+    const auto place = [&](int event) {
+      if (event < 0 || placed[at(event)]) return;
+      placed[at(event)] = true;
+      event_order_.push_back(event);
+    };
+    std::vector<bool> set_placed(at(model_.sets), false);
+    const auto place_set = [&](int set) {
+      set_placed[at(set)] = true;
+      set_order_.push_back(set);
+    };
+    for (int block = 0; block < model_.blocks; ++block) {
+      for (std::size_t r = 0; r < model_.program.rings.size(); ++r) {
+        for (int i = 0; i < model_.program.rings[r].depth; ++i) {
+          const int s = rotated(r, i);
+          const int index = model_.ring_slot(block, program::RingId(r), s);
+          const RingSlot& slot = model_.ring_slots[at(index)];
+          const auto odd = [&](std::int64_t last) {
+            return static_cast<std::size_t>(floor_mod(floor_div(last, model_.program.rings[r].depth), 2));
+          };
+          const std::size_t full = odd(state_.slots[at(index)].full.last);
+          const std::size_t empty = odd(state_.slots[at(index)].empty.last);
+          place(slot.full[full]), place(slot.full[1 - full]);
+          place(slot.empty[empty]), place(slot.empty[1 - empty]);
+          for (const int event : slot.full_waits) place(event);
+          for (const int event : slot.empty_waits) place(event);
+          place_set(slot.full_gathering), place_set(slot.full_done);
+          place_set(slot.empty_gathering), place_set(slot.empty_done);
+          for (const int buffer : model_.buffers_of_ring[r]) {
+            const int first = model_.location(block, program::BufferId(at(buffer)), s);
+            for (int atom = 0; atom < model_.compiled.atom_counts[at(buffer)]; ++atom) {
+              const Location& location = model_.locations[at(first + atom)];
+              place(location.write), place(location.fence);
+              for (const auto& reads : location.reads) {
+                for (const int event : reads) place(event);
+              }
+            }
+          }
+        }
+      }
+    }
+    for (int event = 0; event < events; ++event) place(event);
+    for (int set = 0; set < model_.sets; ++set) {
+      if (!set_placed[at(set)]) place_set(set);
+    }
+  }
+
+  // Only what matters: members that are active.
+  void encode_events(const std::uint64_t* words) {
+    char byte = 0;
+    int filled = 0;
+    for (const int event : event_order_) {
+      if (!state_.active.has(event)) continue;
+      byte = static_cast<char>((byte << 1) | static_cast<char>((words[event / 64] >> (event % 64)) & 1));
+      if (++filled % 7 == 0) {
+        text_.push_back(byte);
+        byte = 0;
+      }
+    }
+    text_.push_back(byte);
+  }
+
+  void encode_bits(const Bits& bits) {
+    for (std::size_t i = 0; i < event_order_.size(); ++i) {
+      if (bits.has(event_order_[i])) number(static_cast<std::int64_t>(i));
+    }
+    number(-1);
+  }
+  void encode_fragments(const Bits& bits) {
+    bits.for_each([&](int i) { number(i); });
+    number(-1);
+  }
+  void encode_group(const Group& group) {
+    encode_bits(group.reads);
+    encode_fragments(group.accumulators);
+    encode_fragments(group.operands);
+  }
+
+  void encode_lane(int index, std::int64_t first) {
+    const LaneState& lane = state_.lanes[at(index)];
+    number(lane.step);
+    number(static_cast<int>(lane.mode));
+    if (lane.mode == LaneMode::ended) return;
+    number(lane.item - first);
+    number(lane.meeting);
+    for (std::size_t r = 0; r < lane.cursors.size(); ++r) {
+      if (model_.uses_ring[at(index)][r]) number(lane.cursors[r] - foremost_[r]);
+    }
+    for (const LoopFrame& frame : lane.frames) number(frame.residue);
+    encode_fragments(lane.defined);
+    number(static_cast<std::int64_t>(lane.groups.size()));
+    for (const Group& group : lane.groups) encode_group(group);
+    encode_group(lane.open);
+    number(static_cast<std::int64_t>(lane.stores.size()));
+    for (const Bits& store : lane.stores) encode_bits(store);
+  }
+
+  void encode_phase(const PhaseState& phase, std::int64_t foremost) {
+    number(phase.last - foremost);
+    number(static_cast<std::int64_t>(phase.arrived));
+    number(phase.arrivals);
+    number(phase.bytes_due);
+    number(phase.announced ? 1 : 0);
+  }
+  void encode_content(const ContentState& content, std::int64_t foremost) {
+    number(static_cast<int>(content.writer));
+    number(content.lane);
+    if (content.writer != ContentState::Writer::none) number(content.fill - foremost);
+  }
+
+  void encode_rings(int block) {
+    for (std::size_t r = 0; r < model_.program.rings.size(); ++r) {
+      for (int i = 0; i < model_.program.rings[r].depth; ++i) {
+        const int s = rotated(r, i);
+        const SlotState& slot = state_.slots[at(model_.ring_slot(block, program::RingId(r), s))];
+        encode_phase(slot.full, foremost_[r]);
+        encode_phase(slot.empty, foremost_[r]);
+        for (const int buffer : model_.buffers_of_ring[r]) {
+          const int location = model_.location(block, program::BufferId(at(buffer)), s);
+          for (int atom = 0; atom < model_.compiled.atom_counts[at(buffer)]; ++atom) {
+            encode_content(state_.contents[at(location + atom)], foremost_[r]);
+          }
+        }
+      }
+    }
+    for (std::size_t b = 0; b < model_.program.buffers.size(); ++b) {
+      if (model_.program.buffers[b].ring.valid()) continue;
+      const int location = model_.location(block, program::BufferId(b), 0);
+      for (int i = 0; i < model_.program.buffers[b].slots * model_.compiled.atom_counts[b]; ++i) {
+        encode_content(state_.contents[at(location + i)], 0);
+      }
+    }
+  }
+
+  void encode_zone(std::int64_t first) {
+    std::vector<int> order{0};
+    order.insert(order.end(), state_.constants.begin(), state_.constants.end());
+    for (const LaneState& lane : state_.lanes) {
+      for (const LoopFrame& frame : lane.frames) order.push_back(frame.counter);
+    }
+    std::vector<const Symbol*> symbols;
+    for (const Symbol& symbol : state_.symbols) symbols.push_back(&symbol);
+    std::stable_sort(symbols.begin(), symbols.end(), [](const Symbol* a, const Symbol* b) {
+      return std::pair(a->pattern, a->item) < std::pair(b->pattern, b->item);
+    });
+    for (const Symbol* symbol : symbols) {
+      number(symbol->pattern);
+      number(symbol->item < 0 ? -1 : symbol->item - first);
+      order.push_back(symbol->value);
+      order.insert(order.end(), symbol->holes.begin(), symbol->holes.end());
+    }
+    number(static_cast<std::int64_t>(order.size()));
+    for (const int x : order) {
+      for (const int y : order) {
+        const std::int32_t bound = state_.zone.bound(x, y);
+        number(bound == Zone::unbounded ? -101 : bound);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::string encode(const Model& model, const State& state) { return Encoder(model, state).run(); }
+
+}  // namespace pipethreader::verify

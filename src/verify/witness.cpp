@@ -1,0 +1,96 @@
+#include "verify/witness.h"
+
+#include <algorithm>
+
+namespace pipethreader::verify {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+struct Walk {
+  explicit Walk(const Model& model) : state(model), answers(at(model.lanes)) {}
+  State state;
+  Answers answers;
+  std::vector<std::int64_t> decisions;
+  std::optional<Fault> fault;
+};
+
+// Where the exact way has fewer open decisions than the forgetful one, turns are passed over; behind the last turn
+// every loop ends.
+Walk walk(const Model& model, const std::vector<Turn>& way) {
+  constexpr int most_decisions = 4096;
+  Walk walk(model);
+  auto turn = way.begin();
+  for (int i = 0; i < most_decisions; ++i) {
+    Machine machine(model, walk.state, &walk.answers);
+    walk.fault = machine.run();
+    const auto decision = machine.decision();
+    if (walk.fault || !decision) break;
+    const int step = walk.state.lanes[at(decision->lane)].step;
+    const auto same = std::find_if(turn, way.end(), [&](const Turn& t) { return t.lane == decision->lane && t.step == step; });
+    bool yes = same != way.end() && same->yes;
+    if (same != way.end()) turn = std::next(same);
+    State before = walk.state;
+    if (!take(walk.state, *decision, yes)) {
+      walk.state = std::move(before);
+      yes = !yes;
+      static_cast<void>(take(walk.state, *decision, yes));
+    }
+    walk.decisions.push_back(yes ? 1 : 0);
+  }
+  return walk;
+}
+
+// A value that agrees with everything decided: the least of each variable.
+std::int64_t value_of(const Zone& zone, int variable) {
+  if (const std::int64_t low = zone.low(variable); low > INT32_MIN) return low;
+  const std::int32_t high = zone.bound(variable, 0);
+  return high == Zone::unbounded ? 0 : std::min<std::int32_t>(0, high);
+}
+
+struct Value {
+  int atom = -1;
+  std::int64_t item = -1;
+  std::int64_t value = 0;
+  std::vector<std::int64_t> counters;  // by loop depth
+};
+
+}  // namespace
+
+Witness make_witness(const Model& model, std::shared_ptr<const Terms> terms, const Exploration& found) {
+  Walk exact = walk(model, found.way);
+  const Fault& fault = exact.fault ? *exact.fault : *found.fault;
+  Witness witness;
+  witness.fault = fault.kind;
+  witness.explanation = fault.text;
+  witness.decisions = std::move(exact.decisions);
+  witness.decisions_of_lane = std::move(exact.answers);
+  witness.items = exact.state.items;
+  std::vector<Value> values;
+  for (const Symbol& symbol : exact.state.symbols) {
+    const Atom& atom = terms->atom(symbol.atom);
+    Value value{symbol.atom, symbol.item, value_of(exact.state.zone, symbol.value), {}};
+    std::string text = terms->pattern_text(symbol.pattern);
+    for (std::size_t h = 0; h < symbol.holes.size(); ++h) {
+      const Hole& hole = atom.holes[h];
+      value.counters.resize(std::max(value.counters.size(), at(hole.depth) + 1), 0);
+      const std::int64_t at_hole = value_of(exact.state.zone, symbol.holes[h]);
+      value.counters[at(hole.depth)] = at_hole - hole.offset;
+      text += fmt::format("{} #{} = {}", h == 0 ? " at" : ",", h, at_hole);
+    }
+    witness.counts.push_back({text, symbol.item, value.value});
+    values.push_back(std::move(value));
+  }
+  const std::int64_t items = witness.items;
+  witness.agrees = [terms, values, items](const std::vector<double>& params, std::span<const std::int64_t> block_items) {
+    if (static_cast<std::int64_t>(block_items.size()) < items) return false;
+    return std::all_of(values.begin(), values.end(), [&](const Value& value) {
+      if (value.item >= static_cast<std::int64_t>(block_items.size())) return false;
+      const std::int64_t item = value.item < 0 ? 0 : block_items[at(value.item)];
+      return terms->value(Linear{0, {{value.atom, 1}}}, params, item, value.counters) == value.value;
+    });
+  };
+  return witness;
+}
+
+}  // namespace pipethreader::verify

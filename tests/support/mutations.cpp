@@ -1,0 +1,220 @@
+#include "support/mutations.h"
+
+#include <algorithm>
+#include <functional>
+#include <type_traits>
+
+#include "program/walk.h"
+
+namespace pipethreader::test {
+namespace {
+
+using namespace program;
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+template <class Op, class... Some>
+constexpr bool one_of = (std::is_same_v<Op, Some> || ...);
+
+template <class Op>
+constexpr bool removable =
+    one_of<Op, RingWait, RingAcquire, RingCommit, RingRelease, RingAdvance, MmaWait, MmaCommit, BarrierSync,
+           BarrierArrive, BulkStoreWait, ProxyFence, ClusterSync>;
+
+// Computes or assigns, and has no part in who waits for whom.
+bool just_computes(const Instr& instr) {
+  return std::visit(
+      [](const auto& op) {
+        return one_of<std::remove_cvref_t<decltype(op)>, Map, Reduce, Relayout, Let, LoadGlobal, StoreGlobal, IfAny>;
+      },
+      instr.op);
+}
+
+bool contains_only_computing(const Instr& instr) {
+  bool only = !std::holds_alternative<For>(instr.op) && !std::holds_alternative<ForWork>(instr.op);
+  for (const Block* block : blocks(instr)) {
+    for_each(*block, [&](const Instr& inner, const Path&) {
+      only = only && (just_computes(inner) || std::holds_alternative<If>(inner.op));
+    });
+  }
+  return only && (just_computes(instr) || std::holds_alternative<If>(instr.op));
+}
+
+class Mutator {
+ public:
+  explicit Mutator(const Program& program) : original_(program) {}
+
+  std::vector<Mutant> run() {
+    for (std::size_t r = 0; r < original_.roles.size(); ++r) {
+      for_each(original_.roles[r].body, [&](const Instr& instr, const Path& path) { mutate(RoleId(r), instr, path); });
+    }
+    for (std::size_t r = 0; r < original_.rings.size(); ++r) mutate_ring(r);
+    for (std::size_t b = 0; b < original_.barriers.size(); ++b) {
+      for (const int by : {-1, 1}) {
+        if (original_.barriers[b].participants + by < 1) continue;
+        change(fmt::format("barrier {}: {} participants", original_.barriers[b].name, original_.barriers[b].participants + by),
+               [&](Program& p) { p.barriers[b].participants += by; });
+      }
+    }
+    return std::move(mutants_);
+  }
+
+ private:
+  const Program& original_;
+  std::vector<Mutant> mutants_;
+
+  void change(std::string what, const std::function<void(Program&)>& edit) {
+    Mutant mutant{std::move(what), original_};
+    edit(mutant.program);
+    mutants_.push_back(std::move(mutant));
+  }
+
+  static Block& block_of(Program& program, RoleId role, const Path& path) {
+    Block* block = &program.roles[at(role.index)].body;
+    for (std::size_t i = 0; i + 1 < path.size(); ++i) {
+      block = blocks((*block)[at(path[i].index)])[at(path[i].branch)];
+    }
+    return *block;
+  }
+
+  void mutate(RoleId role, const Instr& instr, const Path& path) {
+    const std::string place = fmt::format("{}: {}", program::print(original_, role, path), text_name(instr));
+    const auto index = at(path.back().index);
+    std::visit(
+        [&](const auto& op) {
+          if constexpr (removable<std::remove_cvref_t<decltype(op)>>) {
+            change(place + " taken away", [&](Program& p) {
+              Block& block = block_of(p, role, path);
+              block.erase(block.begin() + static_cast<std::ptrdiff_t>(index));
+            });
+          }
+        },
+        instr.op);
+    Program copy = original_;
+    const Block& block = block_of(copy, role, path);
+    if (index + 1 < block.size() && !(contains_only_computing(instr) && contains_only_computing(block[index + 1]))) {
+      change(fmt::format("{} swapped with {}", place, text_name(block[index + 1])), [&](Program& p) {
+        Block& own = block_of(p, role, path);
+        std::swap(own[index], own[index + 1]);
+      });
+    }
+    for (const int by : {-1, 1}) change_numbers(role, instr, path, place, by);
+  }
+
+  // Every lag and every number of pending groups, by one.
+  void change_numbers(RoleId role, const Instr& instr, const Path& path, const std::string& place, int by) {
+    int numbers = 0;
+    visit_numbers(const_cast<Instr&>(instr), [&](int&, const char*) { ++numbers; });
+    for (int n = 0; n < numbers; ++n) {
+      Mutant mutant{place, original_};
+      bool valid = true;
+      int seen = 0;
+      visit_numbers(block_of(mutant.program, role, path)[at(path.back().index)], [&](int& number, const char* what) {
+        if (seen++ != n) return;
+        number += by;
+        valid = number >= 0;
+        mutant.change += fmt::format(" with {} {}", what, number);
+      });
+      if (valid) mutants_.push_back(std::move(mutant));
+    }
+  }
+
+  template <class Visit>
+  static void visit_numbers(Instr& instr, Visit visit) {
+    std::visit(
+        [&](auto& op) {
+          using Op = std::remove_cvref_t<decltype(op)>;
+          if constexpr (requires { op.lag; }) visit(op.lag, "lag");
+          if constexpr (requires { op.pending; }) visit(op.pending, "pending");
+          if constexpr (one_of<Op, MmaWait>) {
+            if (op.pin) visit(op.pin->lag, "pin's lag");
+          }
+          if constexpr (one_of<Op, CopyBulk, CopyPlain, StoreShared>) visit(op.target.lag, "lag");
+          if constexpr (one_of<Op, LoadShared, BulkStore>) visit(op.source.lag, "lag");
+          if constexpr (one_of<Op, Mma>) {
+            if (!op.a.in_registers) visit(op.a.buffer.lag, "a's lag");
+            if (!op.b.in_registers) visit(op.b.buffer.lag, "b's lag");
+          }
+        },
+        instr.op);
+  }
+
+  void mutate_ring(std::size_t r) {
+    const Ring& ring = original_.rings[r];
+    const auto change_ring = [&](const std::string& what, const std::function<void(Ring&)>& edit) {
+      change(fmt::format("ring {}: {}", ring.name, what), [&](Program& p) {
+        edit(p.rings[r]);
+        for (Buffer& buffer : p.buffers) {
+          if (buffer.ring == RingId(r)) buffer.slots = p.rings[r].depth;
+        }
+      });
+    };
+    if (ring.depth > 1) change_ring("one slot less", [](Ring& x) { --x.depth; });
+    for (const int by : {-1, 1}) {
+      if (ring.full_arrivals + by > 0) change_ring(fmt::format("full after {}", ring.full_arrivals + by), [&](Ring& x) { x.full_arrivals += by; });
+      if (ring.empty_arrivals + by > 0) change_ring(fmt::format("empty after {}", ring.empty_arrivals + by), [&](Ring& x) { x.empty_arrivals += by; });
+      if (ring.bytes > 0) change_ring(fmt::format("{} bytes", ring.bytes + 16 * by), [&](Ring& x) { x.bytes += 16 * by; });
+    }
+    if (ring.bytes > 0) change_ring("half the bytes", [](Ring& x) { x.bytes /= 2; });
+  }
+};
+
+// The items that the one block (or cluster) of a launch of so many clusters does, when nothing is dynamic.
+std::vector<std::int64_t> items_of(const ForWork& work, std::int64_t count, int cluster, int clusters) {
+  std::vector<std::int64_t> items;
+  if (work.order == WorkOrder::single) return {cluster};
+  for (std::int64_t item = cluster; item < count; item += clusters) items.push_back(item);
+  return items;
+}
+
+}  // namespace
+
+std::vector<Mutant> mutants(const Program& program) { return Mutator(program).run(); }
+
+std::vector<Setting> settings_for(const Program& program, const verify::Witness& witness, std::size_t most) {
+  const ForWork* work = nullptr;
+  for_each_instr(program, [&](RoleId, const Instr& instr, const Path&) {
+    if (const auto* op = std::get_if<ForWork>(&instr.op)) work = op;
+  });
+  // Sizes around tile borders; scalars do not decide anything.
+  std::vector<std::vector<double>> choices{{}};
+  for (const Param& param : program.params) {
+    const std::vector<double> sizes = param.dim ? std::vector<double>{1, 8, 64, 72, 128, 136, 200, 256, 264, 328, 392, 456, 520, 0, 584, 712}
+                                                : std::vector<double>{0.5};
+    std::vector<std::vector<double>> longer;
+    for (const auto& choice : choices) {
+      for (const double size : sizes) {
+        longer.push_back(choice);
+        longer.back().push_back(size);
+      }
+    }
+    choices = std::move(longer);
+  }
+  const auto volume = [](const std::vector<double>& params) {
+    double product = 1;
+    for (const double p : params) product *= p + 16;
+    return product;
+  };
+  std::ranges::stable_sort(choices, {}, volume);
+  std::vector<Setting> found;
+  for (const auto& params : choices) {
+    const auto holds = [&](ExprId requirement) { return evaluate(program, requirement, params) != 0; };
+    if (!std::ranges::all_of(program.requirements, holds)) continue;
+    const std::int64_t count = work == nullptr ? 1 : evaluate(program, work->count, params);
+    for (const int clusters : {1, 2}) {
+      const int blocks = work != nullptr && work->order == WorkOrder::single ? static_cast<int>(count) : clusters;
+      bool agrees = false;
+      for (int cluster = 0; cluster < blocks && !agrees; ++cluster) {
+        const auto items = work == nullptr ? std::vector<std::int64_t>{0} : items_of(*work, count, cluster, clusters);
+        agrees = witness.agrees && witness.agrees(params, items);
+      }
+      if (!agrees) continue;
+      found.push_back({params, clusters});
+      if (found.size() >= most) return found;
+      break;
+    }
+  }
+  return found;
+}
+
+}  // namespace pipethreader::test

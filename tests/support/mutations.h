@@ -1,0 +1,30 @@
+// Small damages to a device program, each one thing: a wait or an arrival taken away, a ring made shallower, neighbours
+// swapped, a count, a lag or a number of bytes changed. Some do no harm; those are rightly accepted.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "interpret/interpret.h"
+#include "program/program.h"
+#include "verify/verify.h"
+
+namespace pipethreader::test {
+
+struct Mutant {
+  std::string change;  // "consumer.0.3.1: without mma_wait"
+  program::Program program;
+};
+
+// Only changes of when things happen: neighbours that both just compute are not swapped, since that would be another
+// computation with the same synchronisation.
+std::vector<Mutant> mutants(const program::Program& program);
+
+// Parameters and a launch on which some block takes the witness's way, smallest first; none when none was found.
+struct Setting {
+  std::vector<double> params;
+  int clusters = 1;
+};
+std::vector<Setting> settings_for(const program::Program& program, const verify::Witness& witness, std::size_t most);
+
+}  // namespace pipethreader::test
