@@ -1,5 +1,6 @@
 // Guarded accesses to global memory, as vectors where alignment and guard allow it.
 #include <algorithm>
+#include <map>
 
 #include "emit/elements.h"
 #include "emit/values.h"
@@ -82,6 +83,76 @@ void store_run(Emission& emission, const StoreGlobal& store, int first, int coun
   guarded(emission, guard_text(emission, store.target, site), fmt::format("{} = {};", place, bits));
 }
 
+// --- tensor-core fragments of 16-bit elements ----------------------------------------------------------------------
+
+constexpr int kQuadCols = 32;  // columns whose words four lanes exchange
+constexpr int kRowVector = 8;  // elements of 16 bytes
+
+// A lane of a tensor-core fragment holds two neighbours in each eight columns. When four lanes exchange their words
+// over 32 columns, each has eight neighbours: 16 bytes instead of 4.
+bool exchanges_quads(Emission& emission, FragmentId id, const Access& access) {
+  const layout::Layout& tile = emission.program[id].layout;
+  if (!emission.packed(id) || tile.shape.size() != 2 || tile.shape[0] % 64 != 0 || tile.shape[1] % kQuadCols != 0)
+    return false;
+  return tile == layout::mma_accumulator(tile.shape[0], tile.shape[1]) &&
+         provable_vector(emission, access, 1, kRowVector, {1, kRowVector}) == kRowVector;
+}
+
+// visit(registers of the four words, site of the lane's first element after the exchange).
+template <class Visit>
+void each_quad(Emission& emission, FragmentId id, const Visit& visit) {
+  const layout::Layout& tile = emission.program[id].layout;
+  std::map<std::pair<int, int>, int> registers;
+  for (int reg = 0; reg < tile.registers(); ++reg) {
+    const std::vector<int> at = tile.register_offset(reg);
+    registers.emplace(std::pair{at[0], at[1]}, reg);
+  }
+  const std::string quad_col = emission.per_thread("lane % 4 * 8", "quad_col");
+  for (int block = 0; block < tile.shape[0]; block += 64)
+    for (int row = block; row <= block + 8; row += 8)
+      for (int col = 0; col < tile.shape[1]; col += kQuadCols) {
+        std::vector<int> words;
+        for (int i = 0; i < kQuadCols; i += 8) words.push_back(registers.at({row, col + i}));
+        visit(words, Site{nullptr, 0, {sum(emission.thread_part(tile, 0), row), sum(quad_col, col)}});
+      }
+}
+
+std::string vector_at(Emission& emission, const Access& access, const Site& site, std::string_view type) {
+  return fmt::format("*reinterpret_cast<{}*>({} + {})", type, emission.name(access.tensor),
+                     global_offset(emission, access, site));
+}
+
+void store_quads(Emission& emission, const StoreGlobal& store) {
+  each_quad(emission, store.source, [&](const std::vector<int>& registers, const Site& site) {
+    std::vector<std::string> words;
+    for (const int reg : registers) {
+      words.push_back(emission.names.local("words"));
+      emission.out.format("unsigned {} = {};", words.back(), emission.variable(store.source, reg));
+    }
+    const std::string all = fmt::format("{}, {}, {}, {}", words[0], words[1], words[2], words[3]);
+    emission.out.format("{}({}, lane);", emission.helpers.use("transpose_quad"), all);
+    guarded(emission, guard_text(emission, store.target, site),
+            fmt::format("{} = make_uint4({});", vector_at(emission, store.target, site, "uint4"), all));
+  });
+}
+
+void load_quads(Emission& emission, const LoadGlobal& load) {
+  each_quad(emission, load.target, [&](const std::vector<int>& registers, const Site& site) {
+    const std::string words = emission.names.local("words");
+    std::string text = vector_at(emission, load.source, site, "const uint4");
+    if (const std::string guard = guard_text(emission, load.source, site); !guard.empty())
+      text = fmt::format("{} ? {} : uint4{{}}", guard, text);
+    emission.out.format("const uint4 {} = {};", words, text);
+    std::string all;
+    for (std::size_t i = 0; i < registers.size(); ++i) {
+      const std::string variable = emission.variable(load.target, registers[i]);
+      emission.out.format("{} = {}.{};", variable, words, "xyzw"[i]);
+      all += variable + ", ";
+    }
+    emission.out.format("{}({}lane);", emission.helpers.use("transpose_quad"), all);
+  });
+}
+
 }  // namespace
 
 std::string owner_condition(const layout::Layout& layout) {
@@ -135,6 +206,12 @@ int provable_vector(Emission& emission, const Access& access, int dim, int limit
 }
 
 void write_load_global(Emission& emission, const LoadGlobal& load) {
+  if (exchanges_quads(emission, load.target, load.source)) {
+    emission.out.open("");
+    load_quads(emission, load);
+    emission.out.close();
+    return;
+  }
   const layout::Layout& tile = emission.program[load.target].layout;
   const bool packed = emission.packed(load.target);
   const int count = vector_of(emission, tile, load.source);
@@ -149,6 +226,12 @@ void write_load_global(Emission& emission, const LoadGlobal& load) {
 }
 
 void write_store_global(Emission& emission, const StoreGlobal& store) {
+  if (exchanges_quads(emission, store.source, store.target)) {
+    emission.out.open("");
+    store_quads(emission, store);
+    emission.out.close();
+    return;
+  }
   const layout::Layout& tile = emission.program[store.source].layout;
   const int count = vector_of(emission, tile, store.target);
   const std::string owner = owner_condition(tile);

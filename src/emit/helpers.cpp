@@ -173,6 +173,21 @@ constexpr std::array kHelpers = {
         R"(void move_operand(unsigned& target, unsigned source) { asm volatile("mov.b32 %0, %1;" : "=r"(target) : "r"(source)); }
 )"},
 
+    Helper{"transpose_quad", "",
+           R"(// Four words of each of four lanes: afterwards lane l holds word l % 4 of each, in the lanes' order.
+)" DEVICE R"(void transpose_quad(unsigned& a, unsigned& b, unsigned& c, unsigned& d, int lane) {
+  const bool odd = (lane & 1) != 0, upper = (lane & 2) != 0;
+  const unsigned ab = __shfl_xor_sync(0xffffffffu, odd ? a : b, 1);
+  const unsigned cd = __shfl_xor_sync(0xffffffffu, odd ? c : d, 1);
+  if (odd) a = ab, c = cd;
+  else b = ab, d = cd;
+  const unsigned ac = __shfl_xor_sync(0xffffffffu, upper ? a : c, 2);
+  const unsigned bd = __shfl_xor_sync(0xffffffffu, upper ? b : d, 2);
+  if (upper) a = ac, b = bd;
+  else c = ac, d = bd;
+}
+)"},
+
     // --- registers of a role
     Helper{"grow_registers", "", R"(template <int count>
 )" DEVICE R"(void grow_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count)); }

@@ -312,8 +312,10 @@ void Sm90a::write_declarations(Writer& out, RoleId id) {
     const FragmentId fragment(f);
     const std::string place = layout::print(program_.fragments[f].layout);
     out.format("// {}: {} {}", program_.fragments[f].name, name(program_.fragments[f].type), place);
-    out.list(register_type(emission_, fragment) + " ", emission_.variables(fragment), ";");
-    if (emission_.facts.is_accumulator(fragment)) out.define(emission_.all_of(fragment), emission_.variables(fragment));
+    const bool listed = emission_.facts.is_accumulator(fragment);
+    if (listed) out.define(emission_.all_of(fragment), emission_.variables(fragment));
+    out.list(register_type(emission_, fragment) + " ",
+             listed ? std::vector{emission_.all_of(fragment)} : emission_.variables(fragment), ";");
   }
   for (const VarId var : emission_.facts.let_vars(id)) out.format("int {} = 0;", emission_.name(var));
   for (std::size_t r = 0; r < program_.rings.size(); ++r) {

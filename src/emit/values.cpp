@@ -1,5 +1,6 @@
 #include "emit/values.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -12,8 +13,42 @@ namespace {
 
 bool is_16_bit(ScalarType type) { return type == ScalarType::f16 || type == ScalarType::bf16; }
 
-std::string infix(const std::vector<std::string>& args, std::string_view op) {
-  return fmt::format("({} {} {})", args[0], op, args[1]);
+// How tightly the loosest operator outside parentheses binds; larger binds tighter, an operand without any most.
+int binding(std::string_view text) {
+  constexpr int kTightest = 9;
+  int loosest = kTightest;
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '(' || text[i] == '[') ++depth;
+    if (text[i] == ')' || text[i] == ']') --depth;
+    if (depth != 0 || text[i] != ' ' || i + 2 >= text.size()) continue;
+    const std::string_view op = text.substr(i + 1, text.find(' ', i + 1) - i - 1);
+    const int level = op == "?" || op == ":"                               ? 0
+                      : op == "||"                                         ? 1
+                      : op == "&&"                                         ? 2
+                      : op == "|" || op == "^" || op == "&"                ? 3
+                      : op == "==" || op == "!="                           ? 4
+                      : op == "<" || op == ">" || op == "<=" || op == ">=" ? 5
+                      : op == "<<" || op == ">>"                           ? 6
+                      : op == "+" || op == "-"                             ? 7
+                      : op == "*" || op == "/" || op == "%"                ? 8
+                                                                           : kTightest;
+    loosest = std::min(loosest, level);
+  }
+  return loosest;
+}
+
+// Without parentheses where C needs none. Sums of integers may be regrouped.
+std::string infix(const std::vector<std::string>& args, std::string_view op, bool integers) {
+  const int own = binding(fmt::format("a {} b", op));
+  const auto operand = [&](const std::string& text, bool right) {
+    const std::string inner = bare(text);
+    if (inner.size() == text.size() || inner.starts_with('-')) return text;
+    const int level = binding(inner);
+    const bool regroups = right && integers && op == "+" && level == own;
+    return level > own || (level == own && (!right || regroups)) ? inner : text;
+  };
+  return fmt::format("({} {} {})", operand(args[0], false), op, operand(args[1], true));
 }
 
 std::string call(const std::string& function, const std::vector<std::string>& args) {
@@ -23,8 +58,8 @@ std::string call(const std::string& function, const std::vector<std::string>& ar
 }
 
 // What is alike for integers and floats.
-std::optional<std::string> common_function(Function function, const std::vector<std::string>& args) {
-  switch (function) {
+std::optional<std::string> common_function(const Expr& e, const std::vector<std::string>& args) {
+  switch (e.function) {
     case Function::neg:
       return "(-" + args[0] + ")";
     case Function::add:
@@ -38,11 +73,11 @@ std::optional<std::string> common_function(Function function, const std::vector<
     case Function::ne:
     case Function::logical_and:
     case Function::logical_or:
-      return infix(args, info(function).symbol);
+      return infix(args, info(e.function).symbol, is_integer(e.type));
     case Function::logical_not:
       return "(!" + args[0] + ")";
     case Function::select:
-      return fmt::format("({} ? {} : {})", args[0], args[1], args[2]);
+      return fmt::format("({} ? {} : {})", bare(args[0]), args[1], args[2]);
     default:
       return std::nullopt;
   }
@@ -53,7 +88,7 @@ std::string integer_function(Emission& emission, const Expr& e, const std::vecto
     case Function::div:
     case Function::mod: {
       const bool plain = emission.facts.nonnegative(e.args[0]) && emission.facts.nonnegative(e.args[1]);
-      if (plain) return infix(args, e.function == Function::div ? "/" : "%");
+      if (plain) return infix(args, e.function == Function::div ? "/" : "%", true);
       return call(emission.helpers.use(e.function == Function::div ? "floor_div" : "floor_mod"), args);
     }
     case Function::min:
@@ -202,7 +237,7 @@ class Speller {
   std::string function(const Expr& e, bool round) {
     std::vector<std::string> args;
     for (const ExprId arg : e.args) args.push_back(spell(arg, true));
-    if (auto text = common_function(e.function, args)) {
+    if (auto text = common_function(e, args)) {
       const bool inexact = is_floating(e.type) && !info(e.function).gives_boolean && !stays_exact(e.function);
       return inexact && round ? rounded(emission_, e.type, *text) : *text;
     }

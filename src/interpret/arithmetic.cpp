@@ -36,7 +36,7 @@ Tile& Cluster::fragment_to_read(Actor& actor, FragmentId id) {
 Tile& Cluster::fragment_to_write(Actor& actor, FragmentId id) {
   check_not_in_flight(actor, id);
   Tile& tile = actor.fragments[at(id)];
-  tile.written = true;
+  tile.written = tile.written || !actor.conditional;  // what may be skipped defines nothing
   return tile;
 }
 

@@ -54,6 +54,15 @@ Cluster::Cluster(Launch& launch, GlobalMemory& global, const WorkPlan& plan, int
         ++blocks_[b].running;
       }
   everybody_.participants = actors_.size();
+  first_copy_ = static_cast<Component>(4 * actors_.size());
+  everybody_.component = first_copy_++;
+  for (Block& block : blocks_) {
+    for (auto* kind : {&block.full, &block.empty})
+      for (auto& slots : *kind)
+        for (PhaseBarrier& barrier : slots) barrier.component = first_copy_++;
+    for (auto& meetings : block.barriers)
+      for (Meeting& meeting : meetings) meeting.component = first_copy_++;
+  }
   fences_of_ = [this](Component c) -> const Fences& { return actors_[c].fences; };
   reshuffle();
 }
@@ -113,7 +122,7 @@ void Cluster::run(RunReport& report) {
   }
   if (faults_.any()) return;
   if (std::ranges::all_of(actors_, &Actor::done))
-    check_copies_awaited();
+    check_end_of_blocks();
   else
     report_deadlock();
 }
@@ -166,15 +175,23 @@ void Cluster::finish(Actor& actor) {
                   fmt::format("{} ends while its bulk stores may still read shared memory", name_of(actor)));
 }
 
-// Shared memory is gone when a block ends: somebody in it must have waited for every copy into it.
-void Cluster::check_copies_awaited() {
+// Shared memory is gone when a block ends: somebody in it must have waited for every copy into it, and for whatever
+// other blocks do to its barriers.
+void Cluster::check_end_of_blocks() {
+  const auto known_in = [&](std::size_t block, Component component, Time time) {
+    return std::ranges::any_of(
+        actors_, [&](const Actor& actor) { return actor.block == block && actor.clock[component] >= time; });
+  };
+  for (std::size_t b = 0; b < blocks_.size(); ++b)
+    for (const auto& [actor, time] : blocks_[b].reached_from)
+      if (!known_in(b, static_cast<Component>(actor), time))
+        faults_.raise(FaultKind::protocol,
+                      fmt::format("block {} may end before {} has touched it for the last time: no cluster_sync lies "
+                                  "between",
+                                  b, name_of(actors_[actor])));
   for (std::size_t k = 0; k < copy_keys_.size(); ++k) {
     const auto& [block, ring, slot, issuer, number] = copy_keys_[k];
-    const auto component = static_cast<Component>(4 * actors_.size() + k);
-    const bool awaited = std::ranges::any_of(actors_, [&, b = block](const Actor& actor) {
-      return actor.block == b && actor.clock[component] >= copy_times_[k];
-    });
-    if (!awaited)
+    if (!known_in(block, first_copy_ + static_cast<Component>(k), copy_times_[k]))
       faults_.raise(FaultKind::protocol,
                     fmt::format("block {} ends and nobody in it has waited for the last copy into ring '{}', slot {}",
                                 block, program_.rings[static_cast<std::size_t>(ring)].name, slot));
@@ -241,8 +258,8 @@ std::string Cluster::name_of(const Actor& actor) const {
 
 std::string Cluster::name_of(Component component) const {
   const std::size_t n = actors_.size();
-  if (component >= 4 * n) {
-    const std::size_t issuer = std::get<3>(copy_keys_[component - 4 * n]);
+  if (component >= first_copy_) {
+    const std::size_t issuer = std::get<3>(copy_keys_[component - first_copy_]);
     return "the copy engine for " + name_of(actors_[issuer]);
   }
   const std::string name = name_of(actors_[component % n]);

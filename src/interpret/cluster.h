@@ -105,7 +105,8 @@ struct Actor {
   Time synced = 0;  // see Toucher
   Fences fences;
   std::optional<std::int64_t> meeting;  // the generation it waits for
-  unsigned active_warps = 0xf;          // inside an if_any
+  bool conditional = false;             // inside an if_any
+  unsigned active_warps = 0xf;          // there
   bool done = false;
   std::optional<std::uint64_t> blocked;  // the number of wakeups when it last found itself blocked
 };
@@ -117,6 +118,7 @@ struct Block {
   std::vector<std::vector<PhaseBarrier>> empty;
   std::vector<std::vector<Meeting>> barriers;    // by BarrierId, index
   std::size_t running = 0;                       // actors not done
+  std::map<std::size_t, Time> reached_from;      // actors of other blocks: when they last touched something here
 };
 
 enum class Step : std::uint8_t { advanced, blocked };
@@ -150,7 +152,7 @@ class Cluster {
   void act(const Choice& choice, RunReport& report);
   void step(Actor& actor, RunReport& report);
   void finish(Actor& actor);
-  void check_copies_awaited();
+  void check_end_of_blocks();
   void report_deadlock();
   [[nodiscard]] std::string waiting_for(const Actor& actor) const;
   [[nodiscard]] std::string state_of(const PhaseBarrier& barrier) const;
@@ -190,10 +192,22 @@ class Cluster {
     std::int64_t fill = 0;
   };
   RingPlace place_in(const Actor& actor, program::RingId ring, int lag) const;
-  void arrive(Actor& actor, PhaseBarrier& barrier, std::int64_t phase, const std::string& what);
+  struct BarrierPlace {
+    std::size_t block = 0;
+    program::RingId ring;
+    int slot = 0;
+    bool full = true;
+  };
+  PhaseBarrier& barrier_at(const BarrierPlace& place);
+  std::string name_of(const BarrierPlace& place) const;
+  bool knows_phases(const VectorClock& clock, std::int64_t count, const BarrierPlace& place, std::string_view what);
+  Step wait(Actor& actor, std::int64_t phase, const BarrierPlace& place);
+  void arrive(Actor& actor, std::int64_t phase, const BarrierPlace& place);
   void receive(Actor& actor, const VectorClock& clock);
   void count_bytes(const BulkRead& copy);
-  void settle(PhaseBarrier& barrier);
+  void settle(const BarrierPlace& place);
+  void check_filled(const BarrierPlace& place, std::int64_t fill);
+  void reach(const Actor& actor, std::size_t block);
   Step meet(Actor& actor, Meeting& meeting, bool wait);
   Meeting* meeting_of(Actor& actor, program::BarrierId barrier, const std::optional<program::ExprId>& index);
 
@@ -253,7 +267,7 @@ class Cluster {
   std::uint64_t wakeups_ = 0;  // counts what may let a blocked actor go on
   FencesOf fences_of_;
 
-  // Components: actors first, then each actor's tensor queue, bulk-store reads, bulk-store writes; then copies.
+  // Components: actors first, then each actor's tensor queue, bulk-store reads, bulk-store writes; barriers; copies.
   [[nodiscard]] Component tensor_queue(const Actor& a) const { return component(1, a); }
   [[nodiscard]] Component store_reads(const Actor& a) const { return component(2, a); }
   [[nodiscard]] Component store_writes(const Actor& a) const { return component(3, a); }
@@ -261,6 +275,7 @@ class Cluster {
     return static_cast<Component>(kind * actors_.size() + a.index);
   }
   // A bulk copy's: target block, ring, slot, issuing actor, number within the fill.
+  Component first_copy_ = 0;
   using CopyKey = std::tuple<std::size_t, int, int, std::size_t, int>;
   std::map<CopyKey, std::size_t> copy_components_;
   std::vector<CopyKey> copy_keys_;

@@ -51,8 +51,10 @@ bool Cluster::known(const Actor& actor, ExprId id) const {
 }
 
 bool Cluster::decide(Actor& actor) {
-  const std::vector<std::int64_t>& answers = *launch_.options.decisions;
-  return actor.next_decision < answers.size() && answers[actor.next_decision++] != 0;
+  const std::vector<std::vector<std::int64_t>>& decisions = *launch_.options.decisions;
+  if (actor.index >= decisions.size()) return false;
+  const std::vector<std::int64_t>& mine = decisions[actor.index];
+  return actor.next_decision < mine.size() && mine[actor.next_decision++] != 0;
 }
 
 Step Cluster::execute(Actor& actor, const Instr&, const ForWork& op) {
@@ -108,6 +110,7 @@ Step Cluster::execute(Actor& actor, const Instr&, const IfAny& op) {
   }
   if (warps == 0) return Step::advanced;
   actor.active_warps = warps;
+  actor.conditional = true;
   for (const Instr& instr : op.then) {
     if (const auto* map = std::get_if<Map>(&instr.op))
       execute(actor, instr, *map);
@@ -116,6 +119,7 @@ Step Cluster::execute(Actor& actor, const Instr&, const IfAny& op) {
     faults_.add_place(fmt::format("{} at {}", name_of(actor), launch_.place(&instr)));
   }
   actor.active_warps = 0xf;
+  actor.conditional = false;
   return Step::advanced;
 }
 

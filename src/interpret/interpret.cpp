@@ -75,7 +75,8 @@ tl::expected<RunReport, Fault> run(const program::Program& program, Arguments& a
   return report;
 }
 
-tl::expected<RunReport, Fault> run_with_decisions(const program::Program& program, std::vector<std::int64_t> decisions,
+tl::expected<RunReport, Fault> run_with_decisions(const program::Program& program,
+                                                  std::vector<std::vector<std::int64_t>> decisions,
                                                   RunOptions options) {
   options.decisions = std::move(decisions);
   Arguments arguments;

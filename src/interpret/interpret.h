@@ -40,11 +40,11 @@ struct RunOptions {
   bool detect_races = true;
   std::int64_t step_limit = 100'000'000;  // instructions executed, all instances together
 
-  // Replays a proof's witness: the answers to the decisions that a role's instances take in program order on trip
-  // counts and conditions that are no constants (1: enter, go on; 0: leave, else), instead of evaluating them. An
-  // instance that runs out of answers leaves. No numbers are computed: slots and fragments only know who wrote them in
-  // which iteration. `Arguments` may then be empty.
-  std::optional<std::vector<std::int64_t>> decisions;
+  // Replays a proof's witness: for each role instance (block by block, role by role) the answers to its decisions on
+  // work items, trip counts and conditions that constants do not decide, in its program order (1: enter, go on; 0:
+  // leave, else), instead of evaluating them. An instance that runs out of answers leaves. No numbers are computed:
+  // slots and fragments only know who wrote them in which fill. `Arguments` may then be empty.
+  std::optional<std::vector<std::vector<std::int64_t>>> decisions;
 };
 
 enum class FaultKind : std::uint8_t {
@@ -80,9 +80,9 @@ struct RunReport {
 [[nodiscard]] tl::expected<RunReport, Fault> run(const program::Program& program, Arguments& arguments,
                                                  const RunOptions& options = {});
 
-// The replay of a witness: no arguments needed.
+// The replay of a witness (see RunOptions::decisions): no arguments needed.
 [[nodiscard]] tl::expected<RunReport, Fault> run_with_decisions(const program::Program& program,
-                                                                std::vector<std::int64_t> decisions,
+                                                                std::vector<std::vector<std::int64_t>> decisions,
                                                                 RunOptions options = {});
 
 }  // namespace pipethreader::interpret

@@ -16,8 +16,51 @@ Cluster::RingPlace Cluster::place_in(const Actor& actor, RingId ring, int lag) c
   return {static_cast<int>(cursor % depth), cursor / depth};
 }
 
-void Cluster::settle(PhaseBarrier& barrier) {
-  if (barrier.complete()) ++wakeups_;
+PhaseBarrier& Cluster::barrier_at(const BarrierPlace& place) {
+  Block& block = blocks_[place.block];
+  return (place.full ? block.full : block.empty)[at(place.ring)][static_cast<std::size_t>(place.slot)];
+}
+
+std::string Cluster::name_of(const BarrierPlace& place) const {
+  return fmt::format("'{}' of ring '{}', slot {}, of block {}", place.full ? "full" : "empty", program_[place.ring].name,
+                     place.slot, place.block);
+}
+
+// Whoever has seen phase n must know, whatever the timing, that the phases before are over: parity tells two apart only.
+bool Cluster::knows_phases(const VectorClock& clock, std::int64_t count, const BarrierPlace& place,
+                           std::string_view what) {
+  const PhaseBarrier& barrier = barrier_at(place);
+  if (!launch_.options.detect_races || static_cast<std::int64_t>(clock[barrier.component]) >= count) return true;
+  faults_.raise(FaultKind::protocol, fmt::format("{} {} in phase {}, and phase {} may not be over by then", what,
+                                                 name_of(place), count, count - 1));
+  return false;
+}
+
+void Cluster::settle(const BarrierPlace& place) {
+  PhaseBarrier& barrier = barrier_at(place);
+  if (!barrier.done()) return;
+  const std::vector<std::size_t> arrivers = barrier.arrivers;
+  const auto late = barrier.complete();
+  ++wakeups_;
+  if (place.full) check_filled(place, barrier.phase - 1);
+  if (!place.full && barrier.expected == 1)  // the only one to arrive knows that the phase is over
+    actors_[arrivers.front()].clock.raise(barrier.component, static_cast<Time>(barrier.phase));
+  if (late && launch_.options.detect_races)
+    faults_.raise(FaultKind::protocol,
+                  fmt::format("phase {} of {} may be over before {} has waited for phase {}: it then lags two phases",
+                              barrier.phase - 1, name_of(place), name_of(actors_[late->actor]), barrier.phase - 2));
+}
+
+void Cluster::check_filled(const BarrierPlace& place, std::int64_t fill) {
+  for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
+    if (program_.buffers[b].ring != place.ring) continue;
+    const SlotRef ref{BufferId(b), place.slot, fill};
+    const std::int64_t held = blocks_[place.block].memory[ref].fill;
+    if (held != fill)
+      faults_.raise(FaultKind::wrong_value,
+                    fmt::format("{} of block {} is complete, and holds {}", name_of(ref), place.block,
+                                held < 0 ? "nothing" : fmt::format("fill {}", held)));
+  }
 }
 
 // What a barrier hands on. All threads of an instance stand behind its arrivals and its waits: what they did before an
@@ -28,73 +71,76 @@ void Cluster::receive(Actor& actor, const VectorClock& clock) {
 }
 
 // An arrival meant for phase `phase`: the hardware counts it to whatever phase is current.
-void Cluster::arrive(Actor& actor, PhaseBarrier& barrier, std::int64_t phase, const std::string& what) {
+void Cluster::arrive(Actor& actor, std::int64_t phase, const BarrierPlace& place) {
+  PhaseBarrier& barrier = barrier_at(place);
+  if (!knows_phases(actor.clock, phase, place, "arrives on")) return;
   if (barrier.phase != phase)
-    return faults_.raise(FaultKind::protocol, fmt::format("arrives on {} for phase {}, but {}", what, phase,
-                                                          state_of(barrier)));
+    return faults_.raise(FaultKind::protocol,
+                         fmt::format("arrives on {} for phase {}, but {}", name_of(place), phase, state_of(barrier)));
   if (static_cast<int>(barrier.arrivers.size()) >= barrier.expected)
-    return faults_.raise(FaultKind::protocol, fmt::format("one arrival too many on {}: {}", what, state_of(barrier)));
+    return faults_.raise(FaultKind::protocol,
+                         fmt::format("one arrival too many on {}: {}", name_of(place), state_of(barrier)));
   barrier.gathering.join(actor.clock);
   barrier.arrivers.push_back(actor.index);
-  settle(barrier);
+  settle(place);
+}
+
+// Until phase `phase` is over. With only its parity to go by, a waiter can mistake phases two apart.
+Step Cluster::wait(Actor& actor, std::int64_t phase, const BarrierPlace& place) {
+  PhaseBarrier& barrier = barrier_at(place);
+  if (phase < 0) return Step::advanced;
+  if (!knows_phases(actor.clock, phase, place, "waits for")) return Step::advanced;
+  if (barrier.phase == phase) return Step::blocked;
+  if (barrier.phase != phase + 1) {
+    faults_.raise(FaultKind::protocol, fmt::format("waits for phase {} of {}, which its parity cannot tell: {}", phase,
+                                                   name_of(place), state_of(barrier)));
+    return Step::advanced;
+  }
+  receive(actor, barrier.completed);
+  barrier.waits.push_back({actor.index, actor.now});
+  return Step::advanced;
+}
+
+void Cluster::reach(const Actor& actor, std::size_t block) {
+  if (actor.block == block) return;
+  if (blocks_[block].running == 0)
+    faults_.raise(FaultKind::protocol, fmt::format("touches block {}, which has already ended", block));
+  blocks_[block].reached_from[actor.index] = actor.now;
 }
 
 Step Cluster::execute(Actor& actor, const Instr&, const RingAcquire& op) {
   const RingPlace place = place_in(actor, op.ring, 0);
-  Block& block = blocks_[actor.block];
-  const auto slot = static_cast<std::size_t>(place.slot);
-  PhaseBarrier& empty = block.empty[at(op.ring)][slot];
-  if (empty.phase == place.fill - 1) return Step::blocked;
-  if (empty.phase != place.fill) {
-    faults_.raise(FaultKind::protocol,
-                  fmt::format("waits until ring '{}', slot {} is empty for fill {}, which its parity cannot tell: {}",
-                              program_[op.ring].name, slot, place.fill, state_of(empty)));
-    return Step::advanced;
-  }
-  if (place.fill > 0) receive(actor, empty.completed);
+  if (wait(actor, place.fill - 1, {actor.block, op.ring, place.slot, false}) == Step::blocked) return Step::blocked;
   actor.copies_of_fill[at(op.ring)] = 0;
-  if (program_[op.ring].bytes == 0 || !launch_.fills_by_bulk(actor.role, op.ring)) return Step::advanced;
-  PhaseBarrier& full = block.full[at(op.ring)][slot];
-  full.bytes_due += program_[op.ring].bytes;
-  arrive(actor, full, place.fill, fmt::format("'full' of ring '{}', slot {}", program_[op.ring].name, slot));
+  if (program_[op.ring].bytes == 0 || !launch_.fills_by_bulk(actor.role, op.ring) || faults_.any())
+    return Step::advanced;
+  const BarrierPlace full{actor.block, op.ring, place.slot, true};
+  barrier_at(full).bytes_due += program_[op.ring].bytes;
+  arrive(actor, place.fill, full);
   return Step::advanced;
 }
 
 Step Cluster::execute(Actor& actor, const Instr&, const RingCommit& op) {
   const RingPlace place = place_in(actor, op.ring, 0);
   actor.fences.push_back(actor.now);
-  arrive(actor, blocks_[actor.block].full[at(op.ring)][static_cast<std::size_t>(place.slot)], place.fill,
-         fmt::format("'full' of ring '{}', slot {}", program_[op.ring].name, place.slot));
+  arrive(actor, place.fill, {actor.block, op.ring, place.slot, true});
   return Step::advanced;
 }
 
 Step Cluster::execute(Actor& actor, const Instr&, const RingWait& op) {
   const RingPlace place = place_in(actor, op.ring, op.lag);
-  const PhaseBarrier& full = blocks_[actor.block].full[at(op.ring)][static_cast<std::size_t>(place.slot)];
-  if (full.phase == place.fill && place.fill >= 0) return Step::blocked;
-  if (full.phase != place.fill + 1) {
-    faults_.raise(FaultKind::protocol,
-                  fmt::format("waits for fill {} of ring '{}', slot {}, which its parity cannot tell: {}", place.fill,
-                              program_[op.ring].name, place.slot, state_of(full)));
-    return Step::advanced;
-  }
-  receive(actor, full.completed);
-  return Step::advanced;
+  return wait(actor, place.fill, {actor.block, op.ring, place.slot, true});
 }
 
 Step Cluster::execute(Actor& actor, const Instr&, const RingRelease& op) {
   const RingPlace place = place_in(actor, op.ring, op.lag);
-  const bool everywhere = program_[op.ring].multicast;
-  for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    if (!everywhere && b != actor.block) continue;
-    if (blocks_[b].running == 0)
-      faults_.raise(FaultKind::protocol,
-                    fmt::format("arrives on a barrier of block {}, which has already ended", b));
-    PhaseBarrier& barrier = blocks_[b].empty[at(op.ring)][static_cast<std::size_t>(place.slot)];
-    const std::string what = fmt::format("'empty' of ring '{}', slot {}", program_[op.ring].name, place.slot);
-    if (std::ranges::find(barrier.arrivers, actor.index) != barrier.arrivers.end())
-      faults_.raise(FaultKind::protocol, fmt::format("releases twice: {} of block {}", what, b));
-    arrive(actor, barrier, place.fill, what);
+  for (std::size_t b = 0; b < blocks_.size() && !faults_.any(); ++b) {
+    if (!program_[op.ring].multicast && b != actor.block) continue;
+    reach(actor, b);
+    const BarrierPlace empty{b, op.ring, place.slot, false};
+    if (std::ranges::find(barrier_at(empty).arrivers, actor.index) != barrier_at(empty).arrivers.end())
+      faults_.raise(FaultKind::protocol, fmt::format("releases twice: {}", name_of(empty)));
+    arrive(actor, place.fill, empty);
   }
   return Step::advanced;
 }
@@ -108,17 +154,18 @@ Step Cluster::execute(Actor& actor, const Instr&, const RingAdvance& op) {
 void Cluster::count_bytes(const BulkRead& copy) {
   const Buffer& buffer = program_[copy.target.buffer];
   const ResolvedMap& map = launch_.maps[at(copy.map)];
-  PhaseBarrier& full = blocks_[copy.block].full[at(copy.ring)][static_cast<std::size_t>(copy.target.slot)];
+  const BarrierPlace place{copy.block, copy.ring, copy.target.slot, true};
+  PhaseBarrier& full = barrier_at(place);
+  if (!knows_phases(copy.issue.clock, copy.target.fill, place, "counts bytes on")) return;
   if (full.phase != copy.target.fill)
-    faults_.raise(FaultKind::protocol,
-                  fmt::format("bytes for fill {} of ring '{}', slot {} arrive, but {}", copy.target.fill,
-                              program_[copy.ring].name, copy.target.slot, state_of(full)));
+    return faults_.raise(FaultKind::protocol, fmt::format("counts bytes on {} for phase {}, but {}", name_of(place),
+                                                          copy.target.fill, state_of(full)));
   const std::int64_t bytes = static_cast<std::int64_t>(map.rows) * map.cols * bits(buffer.type) / 8;
   full.bytes_due -= bytes;
   full.bytes_seen += bytes;
   full.gathering.join(copy.issue.clock);
   full.gathering.raise(copy.issue.component, copy.issue.time);
-  settle(full);
+  settle(place);
 }
 
 // --- meetings --------------------------------------------------------------------------------------------------------
@@ -130,6 +177,10 @@ Step Cluster::meet(Actor& actor, Meeting& meeting, bool wait) {
       return Step::advanced;
     }
     const std::int64_t generation = meeting.generation;
+    if (launch_.options.detect_races && static_cast<std::int64_t>(actor.clock[meeting.component]) < generation) {
+      faults_.raise(FaultKind::protocol, "arrives, and the barrier's last meeting may not be over by then");
+      return Step::advanced;
+    }
     meeting.gathering.join(actor.clock);
     meeting.arrivers.push_back(actor.index);
     if (meeting.complete()) ++wakeups_;

@@ -189,6 +189,7 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const CopyBulk& op) {
   const int number = actor.copies_of_fill[at(buffer.ring)]++;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     if (!multicast && b != actor.block) continue;
+    reach(actor, b);
     const CopyKey key{b, buffer.ring.index, target.slot, actor.index, number};
     const auto [known, added] = copy_components_.try_emplace(key, copy_keys_.size());
     if (added) {
@@ -196,7 +197,7 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const CopyBulk& op) {
       copy_times_.push_back(0);
     }
     BulkRead& copy = copies_.emplace_back();
-    copy.issue = issue(actor, instr, static_cast<Component>(4 * actors_.size() + known->second),
+    copy.issue = issue(actor, instr, first_copy_ + static_cast<Component>(known->second),
                        ++copy_times_[known->second]);
     copy.block = b;
     copy.target = target;

@@ -1,6 +1,6 @@
 // Infers every type, bottom up. A literal is `weak`: it takes the type of what it meets. Integers (axes, dims, i32
 // values) meet floating operands in those operands' type.
-#include <cmath>
+#include <algorithm>
 
 #include "kernel/analysis.h"
 #include "kernel/checks.h"
@@ -197,6 +197,12 @@ class TypeCheck {
       std::optional<ScalarType>& t = is_weak(a) ? weak : strong;
       t = t ? promote(*t, k_[a].type) : k_[a].type;
     }
+    // Integer literals that fit do not widen i8 and its like.
+    const bool small = strong && std::all_of(operands.begin(), operands.end(), [&](ExprId a) {
+                         return !is_weak(a) || (k_[a].kind == Expr::Kind::literal && is_integer(k_[a].type) &&
+                                                round_to(*strong, k_[a].number) == k_[a].number);
+                       });
+    if (small && is_integer(*strong)) return *strong;
     if (!strong) return *weak;
     if (!weak || is_floating(*strong)) return *strong;
     return is_floating(*weak) ? *weak : promote(*strong, *weak);

@@ -59,7 +59,7 @@ int Lowerer::pending_groups(const std::vector<Item>& items, std::size_t wait, in
   return count;
 }
 
-void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vector<AxisId>& level, int low, int high,
+void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vector<StatementId>& level, int low, int high,
                     int lag_base) {
   const auto active = [&](const Item& item) { return stage_of(item) >= low && stage_of(item) <= high; };
   const auto lag_of = [&](const Item& item) { return stage_of(item) + lag_base; };
@@ -96,8 +96,8 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
     }
     if (const auto* loop = std::get_if<LoopTree>(&items[i].node)) {
       const Bounds bounds = open_loop(*loop, block);
-      std::vector<AxisId> inner = level;
-      inner.push_back(loop->axis);
+      std::vector<StatementId> inner = level;
+      inner.push_back(loop->statement);
       pipelined(*loop, bounds, block, inner);
       loops_.pop_back();
     } else {
@@ -113,18 +113,18 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
   }
 }
 
-void Lowerer::advance(Block& block, const std::vector<AxisId>& level, bool) {
+void Lowerer::advance(Block& block, const std::vector<StatementId>& level, bool) {
   for (std::size_t r = 0; r < schedule_.rings.size(); ++r) {
     if (schedule_.rings[r].level == level) block.push_back({program::RingAdvance{program::RingId(r)}, {}});
   }
 }
 
-void Lowerer::computer(const std::vector<Item>& body, Block& block, const std::vector<AxisId>& level) {
+void Lowerer::computer(const std::vector<Item>& body, Block& block, const std::vector<StatementId>& level) {
   items(body, block, level, 0, 0, 0);
   advance(block, level, false);
 }
 
-void Lowerer::pipelined(const LoopTree& loop, const Bounds& bounds, Block& block, const std::vector<AxisId>& level) {
+void Lowerer::pipelined(const LoopTree& loop, const Bounds& bounds, Block& block, const std::vector<StatementId>& level) {
   const ExprId trips = b_.var(bounds.trips);
   const LoopFrame frame = loops_.back();
   program::For walk;

@@ -32,6 +32,12 @@ const Expr& access_of(const task::Graph& graph, const kernel::Kernel& kernel, Va
 
 }  // namespace
 
+bool Lowerer::summed_over(ValueId value, AxisId axis) const {
+  return std::any_of(graph_.tasks.begin(), graph_.tasks.end(), [&](const task::Task& t) {
+    return t.product && t.product->k == axis && (t.product->a == value || t.product->b == value);
+  });
+}
+
 void Lowerer::declare_rings() {
   // All rings are filled the same way: one value that the copy engine cannot take makes the copier a plain one.
   bool bulk = options_.bulk && device_.unit(device::UnitKind::copy) != nullptr;
@@ -44,7 +50,7 @@ void Lowerer::declare_rings() {
       std::string why = answer.reason;
       if (answer.view) {
         for (const partition::BulkDim& d : answer.view->dims) {
-          if (!d.exact && ragged(*d.axis)) why = fmt::format("'{}' is read through a window over a ragged axis", kernel_[access.tensor].name);
+          if (!d.exact && ragged(*d.axis) && summed_over(v, *d.axis)) why = fmt::format("'{}' is read through a window over a ragged axis", kernel_[access.tensor].name);
         }
         if ((tile.cols * bits(access.type) / 8) % 16 != 0) why = "a tile row is no multiple of 16 bytes";
         if (tile.rows > 256 || (tile.rows == 1 && tile.cols > 256)) why = "a box side is longer than 256";
@@ -81,7 +87,7 @@ void Lowerer::declare_rings() {
 }
 
 // Ring order follows the copier's items: acquire, copies, (commit,) advance.
-void Lowerer::copier(const std::vector<schedule::Item>& items, Block& block, std::vector<AxisId> level) {
+void Lowerer::copier(const std::vector<schedule::Item>& items, Block& block) {
   std::map<std::size_t, std::size_t> filled;  // values of a ring copied so far
   for (const schedule::Item& item : items) {
     if (const auto* loop = std::get_if<schedule::LoopTree>(&item.node)) {
@@ -91,9 +97,7 @@ void Lowerer::copier(const std::vector<schedule::Item>& items, Block& block, std
       walk.begin = b_.constant(0);
       walk.end = b_.var(bounds.trips);
       let(walk.body, loops_.back().origin[0], tile_origin(bounds, loop->axis, b_.var(walk.var)));
-      std::vector<AxisId> inner = level;
-      inner.push_back(loop->axis);
-      copier(loop->body, walk.body, inner);
+      copier(loop->body, walk.body);
       loops_.pop_back();
       block.push_back({std::move(walk), {}});
       continue;

@@ -31,13 +31,18 @@ Result<program::Program> Lowerer::run() {
     work.count = work_count();
     work.order = static_cast<program::WorkOrder>(partition_.choice.order);
     open_work(work.body);
-    copier(schedule_.copier, work.body, {});
+    copier(schedule_.copier, work.body);
     copier_role.body.push_back({std::move(work), {}});
     program_.roles.push_back(std::move(copier_role));
   }
   program::Role role;
   role.name = "computer";
   role.instances = partition_.lanes;
+  const device::RegisterBudget* budget = schedule_.copier.empty() ? nullptr : device_.find_budget(partition_.lanes);
+  if (budget != nullptr && partition_.has_products && partition_.lanes > 1) {
+    role.registers = budget->consumer;
+    program_.roles.back().registers = budget->producer;
+  }
   computer_ = program::RoleId(program_.roles.size());
   program_.roles.push_back(role);
   program::ForWork work;
@@ -160,7 +165,7 @@ program::FragmentId Lowerer::operand(ValueId value, const std::vector<AxisId>& d
                                      Block& block) {
   const program::FragmentId source = fragment(value);
   std::vector<int> dims;
-  for (const AxisId a : graph_.tiled_axes(value)) dims.push_back(domain_dim(domain, a));
+  for (const AxisId a : assignment_[value].axes) dims.push_back(domain_dim(domain, a));
   if (layout::register_map(layout, program_[source].layout, dims)) return source;
   // Elsewhere: moved to where this statement needs it, through shared memory.
   const layout::Layout target = layout::slice(layout, dims);
@@ -193,7 +198,7 @@ ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, cons
       const auto serial = serial_reads_.find(id);
       if (serial != serial_reads_.end()) {
         source = serial->second;
-        for (const AxisId a : e.kind == Expr::Kind::value ? graph_.tiled_axes(e.value) : domain) {
+        for (const AxisId a : e.kind == Expr::Kind::value ? assignment_[e.value].axes : domain) {
           if (domain_dim(domain, a) >= 0) axes.push_back(a);
         }
         if (e.kind == Expr::Kind::access) {
@@ -212,7 +217,7 @@ ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, cons
           }
         }
         source = operand(e.value, domain, layout, block);
-        axes = graph_.tiled_axes(e.value);
+        axes = assignment_[e.value].axes;
       }
       std::vector<int> dims;
       for (const AxisId a : axes) dims.push_back(domain_dim(domain, a));
@@ -223,7 +228,12 @@ ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, cons
     }
     case Expr::Kind::call: {
       std::vector<ExprId> args;
-      for (const KernelExpr arg : e.args) args.push_back(translate(arg, domain, layout, block));
+      for (const KernelExpr arg : e.args) {
+        ExprId operand = translate(arg, domain, layout, block);
+        // In the result's type where that is wider: the product of two f16 values under a sum is exact.
+        if (is_floating(e.type) && is_floating(kernel_[arg].type)) operand = b_.convert(e.type, operand);
+        args.push_back(operand);
+      }
       return b_.convert(e.type, b_.call(e.function, args));
     }
     default: fail("an expression that cannot be lowered here", e.span); return b_.constant(0);

@@ -25,6 +25,7 @@ using task::TaskId;
 // A loop being lowered: where its tile starts for each stage, and what masks that implies.
 struct LoopFrame {
   AxisId axis;
+  StatementId statement;
   std::optional<KernelExpr> where;
   task::Conjunction condition;
   program::VarId origin[2];  // per stage: the first index of the tile
@@ -77,7 +78,8 @@ class Lowerer {
                                   Block& block);
 
   // --- copies.cpp: the copier's lane, global accesses
-  void copier(const std::vector<schedule::Item>& items, Block& block, std::vector<AxisId> level);
+  void copier(const std::vector<schedule::Item>& items, Block& block);
+  [[nodiscard]] bool summed_over(ValueId value, AxisId axis) const;  // by a product that reads it
   void copy(ValueId value, std::size_t ring, Block& block);
   program::Access access(const kernel::Expr& access, const std::vector<AxisId>& domain);
   std::optional<ExprId> access_guard(const std::vector<KernelExpr>& indices, kernel::TensorId tensor,
@@ -85,13 +87,13 @@ class Lowerer {
   std::optional<program::MapId> tensor_map(ValueId value, std::vector<ExprId>& coordinates);
 
   // --- compute.cpp: the computing lanes
-  void computer(const std::vector<schedule::Item>& items, Block& block, const std::vector<AxisId>& level);
-  void pipelined(const schedule::LoopTree& loop, const Bounds& bounds, Block& block, const std::vector<AxisId>& level);
+  void computer(const std::vector<schedule::Item>& items, Block& block, const std::vector<StatementId>& level);
+  void pipelined(const schedule::LoopTree& loop, const Bounds& bounds, Block& block, const std::vector<StatementId>& level);
   // Emits the items whose stage is in [low, high]; `lag0`: ring lag of stage-0 entries.
-  void items(const std::vector<schedule::Item>& items, Block& block, const std::vector<AxisId>& level, int low, int high,
+  void items(const std::vector<schedule::Item>& items, Block& block, const std::vector<StatementId>& level, int low, int high,
              int lag_base);
   void entry(const schedule::Entry& entry, Block& block, int lag, int pending);
-  void advance(Block& block, const std::vector<AxisId>& level, bool copier_side);
+  void advance(Block& block, const std::vector<StatementId>& level, bool copier_side);
   [[nodiscard]] bool reads_ring(const schedule::Item& item, std::size_t ring, bool completes) const;
   int pending_groups(const std::vector<schedule::Item>& items, std::size_t wait, int low, int high) const;
   void map(const task::Task& task, Block& block);

@@ -25,7 +25,7 @@ program::ReduceOp reduce_op(kernel::ReduceOp op) { return static_cast<program::R
 void Lowerer::map(const task::Task& task, Block& block) {
   const kernel::Statement statement = kernel_[task.statement];
   const auto& assign = std::get<kernel::Assign>(statement.node);
-  const std::vector<AxisId> domain = graph_.tiled_axes(assign.target);
+  const std::vector<AxisId> domain = assignment_[assign.target].axes;
   const program::FragmentId target = fragment(assign.target);
   const layout::Layout layout = program_[target].layout;
   std::vector<int> own;
@@ -80,7 +80,7 @@ void Lowerer::reduce(const task::Task& task, Block& block) {
   const kernel::Statement statement = kernel_[task.statement];
   const auto& assign = std::get<kernel::Assign>(statement.node);
   const Expr r = kernel_[assign.expr];
-  const std::vector<AxisId> kept_axes = graph_.tiled_axes(assign.target);
+  const std::vector<AxisId> kept_axes = assignment_[assign.target].axes;
   std::vector<AxisId> domain = kept_axes;
   for (const AxisId a : task::axes_of(kernel_, r.args[0])) {
     if (graph_.tiled.contains(a)) domain = join(domain, {a});
@@ -168,7 +168,7 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
   const kernel::Statement statement = kernel_[task.statement];
   const auto& assign = std::get<kernel::Assign>(statement.node);
   const Expr r = kernel_[assign.expr];
-  const std::vector<AxisId> domain = graph_.tiled_axes(assign.target);
+  const std::vector<AxisId> domain = assignment_[assign.target].axes;
   const program::FragmentId target = fragment(assign.target);
   const layout::Layout layout = program_[target].layout;
   std::vector<int> own;
@@ -221,7 +221,7 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
       const bool walked = std::any_of(r.axes.begin(), r.axes.end(), [&](AxisId a) { return mine.contains(a); });
       if (!walked) return;
       std::vector<AxisId> order;
-      for (const AxisId a : graph_.tiled_axes(e.value)) {
+      for (const AxisId a : assignment_[e.value].axes) {
         if (domain_dim(domain, a) >= 0) order.push_back(a);
       }
       std::vector<int> order_kept;
@@ -253,7 +253,7 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
 void Lowerer::load(const task::Task& task, Block& block) {
   const kernel::Statement statement = kernel_[task.statement];
   const auto& assign = std::get<kernel::Assign>(statement.node);
-  const std::vector<AxisId> domain = graph_.tiled_axes(assign.target);
+  const std::vector<AxisId> domain = assignment_[assign.target].axes;
   const Expr source = kernel_[assign.expr];
   block.push_back({program::LoadGlobal{fragment(assign.target), access(source, domain)}, {}});
   after_write(assign.target, block);
@@ -284,7 +284,7 @@ ExprId Lowerer::shared_col(ValueId value, const std::vector<AxisId>& domain) {
 }
 
 void Lowerer::fetch(ValueId value, Block& block, int lag) {
-  const std::vector<AxisId> domain = graph_.tiled_axes(value);
+  const std::vector<AxisId> domain = assignment_[value].axes;
   block.push_back({program::LoadShared{fragment(value), {buffers_.at(value), lag}, shared_row(value, domain, true), shared_col(value, domain)}, {}});
   after_write(value, block);
 }
@@ -299,7 +299,7 @@ void Lowerer::lane_barrier(Block& block) {
 
 // A product's operand computed here: zero where the product must not see it, and copied to shared memory where it is read from.
 void Lowerer::after_write(ValueId value, Block& block) {
-  const std::vector<AxisId> domain = graph_.tiled_axes(value);
+  const std::vector<AxisId> domain = assignment_[value].axes;
   for (const auto& [id, place] : assignment_.products) {
     const task::Product p = partition::oriented(graph_, assignment_, id);
     const bool operand = (p.a == value && (place.a_in_registers || assignment_[value].scratch)) || (p.b == value && assignment_[value].scratch);
@@ -337,7 +337,7 @@ void Lowerer::after_write(ValueId value, Block& block) {
 }
 
 void Lowerer::write_scratch(ValueId value, Block& block) {
-  const std::vector<AxisId> domain = graph_.tiled_axes(value);
+  const std::vector<AxisId> domain = assignment_[value].axes;
   if (!buffers_.contains(value)) {
     const partition::SharedTile& tile = *assignment_[value].shared;
     program::Buffer buffer;
@@ -371,7 +371,7 @@ void Lowerer::store(const task::Task& task, Block& block) {
   const kernel::Statement statement = kernel_[task.statement];
   const auto& node = std::get<kernel::Store>(statement.node);
   const ValueId value = kernel_[node.expr].value;
-  const std::vector<AxisId> domain = graph_.tiled_axes(value);
+  const std::vector<AxisId> domain = assignment_[value].axes;
   const program::FragmentId source = fragment(value);
   const layout::Layout layout = program_[source].layout;
   program::Access target;
@@ -405,7 +405,7 @@ void Lowerer::issue(TaskId id, Block& block, int lag) {
   const auto lag_for = [&](ValueId v) {
     for (const schedule::RingPlan& ring : schedule_.rings) {
       if (std::find(ring.values.begin(), ring.values.end(), v) == ring.values.end()) continue;
-      return !loops_.empty() && !ring.level.empty() && ring.level.back() == loops_.back().axis ? lag : 0;
+      return !loops_.empty() && !ring.level.empty() && ring.level.back() == loops_.back().statement ? lag : 0;
     }
     return 0;
   };

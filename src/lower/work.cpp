@@ -80,6 +80,7 @@ Lowerer::Bounds Lowerer::open_loop(const schedule::LoopTree& loop, Block& block)
   const auto& statement = std::get<kernel::Loop>(kernel_[loop.statement].node);
   LoopFrame frame;
   frame.axis = axis;
+  frame.statement = loop.statement;
   frame.where = statement.where;
   if (frame.where) frame.condition = task::conjunction(kernel_, *frame.where, graph_.tiled);
   const std::string name = kernel_[axis].name;

@@ -17,6 +17,7 @@ class Machine {
  public:
   Machine(const Program& program, const Inputs& inputs, const Partition& partition);
   Result<Outputs> run(const Sample& sample);
+  void perturb(std::uint64_t seed) { evaluator_.perturb(seed); }
 
  private:
   void run_block(std::span<const std::int64_t> numbers);
@@ -304,10 +305,10 @@ void Machine::write_value(const StatementNode& statement, const Points& points, 
     const Number old = {storage.values[at], storage.errors[at]};
     if (statement.accumulate) {
       const std::array<Number, 2> both = {old, number};
-      number = apply(Function::add, value.type, statement.accumulate_rounding, both.data());
+      number = evaluator_.perturbed(apply(Function::add, value.type, statement.accumulate_rounding, both.data()));
       tag = 0;
     }
-    number = stored(statement, value.type, number);
+    number = evaluator_.exact_if_perturbed(stored(statement, value.type, number));
     if (unsure) {
       const std::array<Number, 3> branches = {Number{when->value(i), when->error(i)}, number, old};
       number = apply(Function::select, value.type, 0, branches.data());
@@ -397,6 +398,16 @@ Result<Outputs> evaluate(const kernel::Kernel& kernel, const Inputs& inputs, con
   const Result<Program> program = build_program(kernel, inputs.sizes, inputs.scalars);
   if (!program) return tl::unexpected(program.error());
   return Machine(*program, inputs, partition).run(sample);
+}
+
+Result<Outputs> evaluate_perturbed(const kernel::Kernel& kernel, const Inputs& inputs, const Partition& partition,
+                                   std::uint64_t seed) {
+  if (auto checked = check_inputs(kernel, inputs); !checked) return tl::unexpected(checked.error());
+  const Result<Program> program = build_program(kernel, inputs.sizes, inputs.scalars);
+  if (!program) return tl::unexpected(program.error());
+  Machine machine(*program, inputs, partition);
+  machine.perturb(seed);
+  return machine.run({});
 }
 
 }  // namespace pipethreader::oracle

@@ -46,7 +46,19 @@ Lanes Evaluator::evaluate(int index, const Points& points) {
   if (shared) one.count = 1;
   Lanes lanes = evaluate_lanes(node, shared ? one : points);
   lanes.shared = shared;
+  if (noise_ && lanes.errors != nullptr) {
+    const std::size_t count = shared ? 1 : points.count;
+    double* values = arena_.allocate<double>(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = perturbed({lanes.values[i], lanes.errors[i]}).value;
+    lanes.values = values;
+    lanes.errors = nullptr;
+  }
   return lanes;
+}
+
+Number Evaluator::perturbed(Number number) {
+  if (!noise_ || !std::isfinite(number.value) || !(number.error > 0)) return {number.value, noise_ ? 0 : number.error};
+  return {number.value + (noise_->next() % 2 == 0 ? number.error : -number.error), 0};
 }
 
 Lanes Evaluator::evaluate_lanes(const Node& node, const Points& points) {
@@ -72,7 +84,9 @@ Lanes Evaluator::evaluate_lanes(const Node& node, const Points& points) {
   return {};
 }
 
-Lanes Evaluator::constant(const Node& node) { return {&node.number, node.exact ? nullptr : &node.error, nullptr, true}; }
+Lanes Evaluator::constant(const Node& node) {
+  return {&node.number, node.exact ? nullptr : &node.error, nullptr, true};
+}
 
 const std::int64_t* Evaluator::addresses(const std::vector<int>& indices, const std::int64_t* first,
                                          const std::int64_t* length, std::size_t rank, const Points& points,

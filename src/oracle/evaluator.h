@@ -7,6 +7,7 @@
 
 #include "oracle/lanes.h"
 #include "oracle/oracle.h"
+#include "oracle/tiles.h"
 
 namespace pipethreader::oracle {
 
@@ -52,6 +53,11 @@ class Evaluator {
                                               const std::int64_t* length, std::size_t rank, const Points& points,
                                               SourceSpan span, const std::string& name, bool* shared);
 
+  // From now on every error is made, of a random sign, instead of counted.
+  void perturb(std::uint64_t seed) { noise_ = Random(seed); }
+  [[nodiscard]] Number perturbed(Number number);
+  [[nodiscard]] Number exact_if_perturbed(Number number) const { return {number.value, noise_ ? 0 : number.error}; }
+
   [[nodiscard]] Arena& arena() { return arena_; }
   void fail_once(SourceSpan span, std::string message);
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
@@ -72,6 +78,7 @@ class Evaluator {
   std::vector<Span> spans_;
   std::vector<Storage> storages_;
   std::uint64_t last_tag_ = 0;
+  std::optional<Random> noise_;
   Arena arena_;
   std::optional<Error> error_;
 };

@@ -86,6 +86,12 @@ struct Sample {
 [[nodiscard]] Result<Outputs> evaluate(const kernel::Kernel& kernel, const Inputs& inputs, const Partition& partition,
                                        const Sample& sample = {});
 
+// One run of an imaginary program: wherever the error model allows a rounding error, one of the largest allowed size is
+// made, of a random sign. Its outputs must be within the bounds of evaluate(), which is how the bounds are tested.
+// The bounds it returns mean nothing.
+[[nodiscard]] Result<Outputs> evaluate_perturbed(const kernel::Kernel& kernel, const Inputs& inputs,
+                                                 const Partition& partition, std::uint64_t seed);
+
 // The shape of a tensor at the given sizes.
 [[nodiscard]] std::vector<std::int64_t> shape_of(const kernel::Kernel& kernel, kernel::TensorId tensor,
                                                  const std::vector<std::int64_t>& sizes);

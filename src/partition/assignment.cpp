@@ -208,7 +208,13 @@ class Assigner {
 
   void finish(ValueId v) {
     Place& place = at(v);
-    if (place.in_registers) place.layout = domain_layout(graph_, partition_, result_, graph_.tiled_axes(v));
+    place.axes = graph_.tiled_axes(v);
+    for (const auto& [id, product] : result_.products) {  // products want [M, K] and [M, N]
+      const task::Product p = oriented(graph_, result_, id);
+      if (product.a_in_registers && p.a == v) place.axes = {p.m, p.k};
+      if (graph_[id].writes == v) place.axes = {p.m, p.n};
+    }
+    if (place.in_registers) place.layout = domain_layout(graph_, partition_, result_, place.axes);
   }
 
   const task::Graph& graph_;

@@ -27,7 +27,8 @@ struct Place {
   bool staged = false;               // a load that goes through a ring in shared memory
   bool scratch = false;              // a computed value that is also written to shared memory
   std::optional<SharedTile> shared;  // when staged or scratch
-  layout::Layout layout;             // over the value's tiled axes, when in registers
+  std::vector<kernel::AxisId> axes;  // the tiled axes, in the order of the layout's dims
+  layout::Layout layout;             // when in registers
 };
 
 // How a product takes its operands. `rows`: the axis of the accumulator's rows (the product's m, or its n: then a and b

@@ -105,6 +105,8 @@ class BodyOrder {
     step.reads.clear();
     if (registers || assignment_[p.a].scratch) step.reads.insert(p.a);
     if (assignment_[p.b].scratch) step.reads.insert(p.b);
+    // Registers that a product reads may not even be read by others before its wait.
+    if (registers) step.writes.insert(p.a);
     Step wait = step;
     step.entry.part = Part::issue;
     if (t.accumulates) {

@@ -63,8 +63,8 @@ void Composer::append(TaskId id, Part part, int stage) {
   const partition::Place& place = assignment_[*t.writes];
   body(true).push_back({Entry{id, Part::whole, 0}});
   if (place.in_registers) body(false).push_back({Entry{id, part, stage}});
-  std::vector<AxisId> level;
-  for (const LoopTree& loop : open_copier_) level.push_back(loop.axis);
+  std::vector<StatementId> level;
+  for (const LoopTree& loop : open_copier_) level.push_back(loop.statement);
   for (RingPlan& ring : program_.rings) {
     const partition::Place& other = assignment_[ring.values[0]];
     if (ring.level == level && other.in_registers == place.in_registers &&

@@ -43,7 +43,7 @@ struct Item {
 struct RingPlan {
   std::vector<kernel::ValueId> values;
   int depth = 2;
-  std::vector<kernel::AxisId> level;  // the loops around it, outermost first
+  std::vector<kernel::StatementId> level;  // the loops around it, outermost first
 };
 
 struct Program {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "task/affine.h"
 #include "task/products.h"
 #include "task/rewrite.h"
 #include "task/streaming.h"
@@ -201,6 +202,9 @@ class Builder {
     task.writes = target;
     task.accumulates = accumulate;
     Expr r = k()[reduce];
+    if (kind == ReductionKind::product && r.args.size() == 2 && read_as_zero(*product_shape(k(), reduce), r.args[1])) {
+      r.args.pop_back();
+    }
     if (kind == ReductionKind::product && r.args.size() == 1) {
       const ProductShape shape = *product_shape(k(), reduce);
       const ValueId x = operand(shape.x, span);
@@ -221,6 +225,36 @@ class Builder {
     task.statement = add_statement(k(), {assign, span});
     read(task, assign.expr);
     push(std::move(task));
+  }
+
+  // Whether the points that a condition excludes lie outside the tensor of an operand, where copies read zeros.
+  bool read_as_zero(const ProductShape& shape, ExprId condition) {
+    const Conjunction c = conjunction(k(), condition, graph_.tiled);
+    const auto equal = [&](const Linear& a, const Linear& b) {
+      if (a.axes != b.axes || a.constant != b.constant || a.uniform.size() != b.uniform.size()) return false;
+      return std::all_of(a.uniform.begin(), a.uniform.end(), [&](const auto& x) {
+        return std::any_of(b.uniform.begin(), b.uniform.end(),
+                           [&](const auto& y) { return x.first == y.first && same_expr(k(), x.second, y.second); });
+      });
+    };
+    std::vector<Linear> bounds;
+    for (const ExprId operand : {shape.x, shape.y}) {
+      const Expr access = k()[operand];
+      if (access.kind != Expr::Kind::access) continue;
+      for (std::size_t d = 0; d < access.args.size(); ++d) {
+        const auto index = linear(k(), access.args[d], graph_.tiled);
+        const ExprId past = call(k(), Function::sub, ScalarType::i32,
+                                 {call(k(), Function::sub, ScalarType::i32,
+                                       {k()[access.tensor].shape[d], literal(k(), 1, ScalarType::i32)}),
+                                  access.args[d]});
+        const auto room = linear(k(), past, graph_.tiled);
+        if (index) bounds.push_back(*index);
+        if (room) bounds.push_back(*room);
+      }
+    }
+    return c.opaque.empty() && std::all_of(c.inequalities.begin(), c.inequalities.end(), [&](const Linear& form) {
+      return std::any_of(bounds.begin(), bounds.end(), [&](const Linear& bound) { return equal(form, bound); });
+    });
   }
 
   // A product's operand as a plain 16-bit value.

@@ -124,9 +124,20 @@ class Streamer {
     for (const StatementId id : body) {
       const Statement statement = kernel_[id];
       if (defines(kernel_, id, axis)) {
-        definitions.push_back(id);
+        Assign copy = std::get<Assign>(statement.node);
+        if (reduces_over(copy.expr, axis)) {  // needs a whole pass before it can be computed anywhere
+          copy.expr = looped(copy.expr, axis, definitions, statement.span, out);
+          definitions.push_back(add_statement(kernel_, {copy, statement.span}));
+        } else {
+          definitions.push_back(id);
+        }
       } else if (const auto* assign = std::get_if<Assign>(&statement.node); assign && reduces_over(assign->expr, axis)) {
         Assign copy = *assign;
+        copy.expr = looped(copy.expr, axis, definitions, statement.span, out);
+        out.push_back(add_statement(kernel_, {copy, statement.span}));
+      } else if (const auto* result = std::get_if<Store>(&statement.node);
+                 result && !store_uses(*result, axis) && reduces_over(result->expr, axis)) {
+        Store copy = *result;
         copy.expr = looped(copy.expr, axis, definitions, statement.span, out);
         out.push_back(add_statement(kernel_, {copy, statement.span}));
       } else if (const auto* store = std::get_if<Store>(&statement.node); store && store_uses(*store, axis)) {

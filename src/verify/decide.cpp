@@ -125,28 +125,53 @@ std::optional<std::int64_t> Decider::remainder(int lane, const Atom& modulo) con
 // The zone variable of an atom; what nobody has asked for yet gets a new one, bounded by what its form says.
 int Decider::variable(int lane, int id) {
   const Atom& atom = model_.terms.atom(id);
-  const LaneState& at_lane = state_.lanes[at(lane)];
-  if (atom.kind == Atom::Kind::counter) return at_lane.frames[at(atom.index)].counter;
-  const std::int64_t item = atom.uses_item || atom.uses_counter ? at_lane.item : -1;
+  const LaneState& self = state_.lanes[at(lane)];
+  if (atom.kind == Atom::Kind::counter) return self.frames[at(atom.index)].counter;
+  if (const Symbol* known = find(lane, atom)) return known->value;
+  const Interval bounds = range(lane, id);
+  Symbol symbol{atom.pattern, id, atom.uses_item || atom.uses_counter ? self.item : -1, state_.zone.add(), {}};
+  if (bounds.low > -no_limit) state_.zone.constrain(0, symbol.value, -bounds.low);
+  if (bounds.high < no_limit) state_.zone.constrain(symbol.value, 0, bounds.high);
+  for (const Hole& hole : atom.holes) {
+    symbol.holes.push_back(state_.zone.add_equal(self.frames[at(hole.depth)].counter, static_cast<int>(hole.offset)));
+  }
+  state_.symbols.push_back(symbol);
+  return symbol.value;
+}
+
+const Symbol* Decider::find(int lane, const Atom& atom) const {
+  const LaneState& self = state_.lanes[at(lane)];
+  const std::int64_t item = atom.uses_item || atom.uses_counter ? self.item : -1;
   for (const Symbol& symbol : state_.symbols) {
     if (symbol.pattern != atom.pattern || symbol.item != item) continue;
     bool same = true;
     for (std::size_t h = 0; h < symbol.holes.size() && same; ++h) {
       const Hole& hole = atom.holes[h];
-      same = state_.zone.equal(symbol.holes[h], at_lane.frames[at(hole.depth)].counter, static_cast<int>(hole.offset));
+      same = state_.zone.equal(symbol.holes[h], self.frames[at(hole.depth)].counter, static_cast<int>(hole.offset));
     }
-    if (same) return symbol.value;
+    if (same) return &symbol;
   }
-  Symbol symbol{atom.pattern, id, item, state_.zone.add(), {}};
-  const Interval range = model_.terms.bounds(Linear{0, {{id, 1}}}, Scope{});
-  if (range.low > -no_limit) state_.zone.constrain(0, symbol.value, -range.low);
-  if (range.high < no_limit) state_.zone.constrain(symbol.value, 0, range.high);
-  for (const Hole& hole : atom.holes) {
-    symbol.holes.push_back(
-        state_.zone.add_equal(at_lane.frames[at(hole.depth)].counter, static_cast<int>(hole.offset)));
+  return nullptr;
+}
+
+// Of a sum that stands as one atom: also what is known of its parts by now.
+Interval Decider::range(int lane, int id) const {
+  Interval result = model_.terms.bounds(Linear{0, {{id, 1}}}, Scope{});
+  const Atom& atom = model_.terms.atom(id);
+  if (atom.kind != Atom::Kind::opaque || atom.function != Function::add) return result;
+  Interval sum{0, 0};
+  for (const auto& [part, coefficient] : atom.args[0].terms) {
+    Interval one = model_.terms.bounds(Linear{0, {{part, 1}}}, Scope{});
+    if (const Symbol* symbol = find(lane, model_.terms.atom(part))) {
+      one.low = std::max(one.low, state_.zone.low(symbol->value));
+      const std::int32_t high = state_.zone.bound(symbol->value, 0);
+      if (high != Zone::unbounded) one.high = std::min<std::int64_t>(one.high, high);
+    }
+    if (coefficient < 0) std::swap(one.low, one.high);
+    sum.low = std::abs(one.low) >= no_limit || sum.low <= -no_limit ? -no_limit : sum.low + coefficient * one.low;
+    sum.high = std::abs(one.high) >= no_limit || sum.high >= no_limit ? no_limit : sum.high + coefficient * one.high;
   }
-  state_.symbols.push_back(symbol);
-  return symbol.value;
+  return {std::max(result.low, sum.low), std::min(result.high, sum.high)};
 }
 
 }  // namespace pipethreader::verify

@@ -36,6 +36,8 @@ class Decider {
   [[nodiscard]] std::optional<std::int64_t> value(int lane, const Atom& atom) const;
   [[nodiscard]] std::optional<std::int64_t> remainder(int lane, const Atom& modulo) const;
   [[nodiscard]] int variable(int lane, int atom);
+  [[nodiscard]] const Symbol* find(int lane, const Atom& atom) const;
+  [[nodiscard]] Interval range(int lane, int atom) const;
 };
 
 }  // namespace pipethreader::verify

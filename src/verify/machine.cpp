@@ -110,7 +110,8 @@ Machine::Progress Machine::next_item(int index, const Step& now) {
 
 Machine::Progress Machine::decide(int index, const Step& now) {
   LaneState& self = lane(index);
-  if (now.plain && answers_ == nullptr && now.question.kind != Question::Kind::constant && both_ways_alike(index, now)) {
+  if (now.plain && now.question.kind != Question::Kind::constant && both_ways_alike(index, now)) {
+    answer_no(index, self.step);
     self.step = now.join;
     return Progress::advanced;
   }
@@ -146,6 +147,18 @@ bool Machine::both_ways_alike(int index, const Step& now) {
   if (!alike) self.defined = before;
   fault_.reset();
   return alike;
+}
+
+// For a witness: a branch that needs no decision goes its other way, and so do those on that way.
+void Machine::answer_no(int index, int branch) {
+  if (answers_ == nullptr) return;
+  const auto& steps = model_.code(index).steps;
+  const int join = steps[at(branch)].join;
+  for (int s = branch; s < join; s = steps[at(s)].what == Do::branch ? steps[at(s)].target : s + 1) {
+    const bool decides = steps[at(s)].what == Do::branch && !steps[at(s)].decided_by_constants;
+    if (decides) (*answers_)[at(index)].push_back(0);
+    if (steps[at(s)].what == Do::jump) break;
+  }
 }
 
 // Touches the fragments of a side of such a branch; false at a fault or where it branches differently again.

@@ -57,6 +57,7 @@ class Machine {
   Progress advance(int lane);
   Progress decide(int lane, const Step& step);
   [[nodiscard]] bool both_ways_alike(int lane, const Step& step);
+  void answer_no(int lane, int branch);
   [[nodiscard]] bool pass(int lane, int from, int to);
   Progress next_item(int lane, const Step& step);
   Progress execute(int lane, const Step& step);

@@ -201,8 +201,10 @@ std::string Terms::pattern_key(const Atom& atom, std::vector<Hole>& holes, bool 
   std::vector<std::string> args;
   for (const Linear& arg : atom.args) args.push_back(pattern_key(arg, holes, readable));
   const FunctionInfo& function = info(atom.function);
+  if (readable && atom.function == Function::add) return args[0];
   if (readable && !function.symbol.empty() && args.size() == 2) {
-    return fmt::format("({} {} {})", args[0], function.symbol, args[1]);
+    const bool sum = args[0].find(' ') != std::string::npos && args[0].front() != '(';
+    return fmt::format("({} {} {})", sum ? "(" + args[0] + ")" : args[0], function.symbol, args[1]);
   }
   return fmt::format("{}({})", function.name, fmt::join(args, ", "));
 }
@@ -323,15 +325,32 @@ Leaf Terms::reduced(Linear sum) {
   } else if (of_counters > 1 && rest) {
     sum = floor_division(sum, of_counters);
   }
-  Leaf leaf{sum, -1};
-  if (sum.terms.size() > 1) {
+  Leaf leaf{joined(sum), -1};
+  const auto& terms = leaf.sum.terms;
+  if (terms.size() > 2 || (terms.size() == 2 && terms[0].second != -terms[1].second)) {
     Atom whole;
     whole.kind = Atom::Kind::opaque;
     whole.function = Function::ge;
-    whole.args = {sum, Linear{}};
+    whole.args = {leaf.sum, Linear{}};
     leaf.atom = atom_sum(std::move(whole)).terms[0].first;
   }
   return leaf;
+}
+
+// What is no counter as one atom, so that the sum becomes its difference to a counter.
+Linear Terms::joined(const Linear& sum) {
+  Linear counters{sum.constant, {}};
+  Linear others;
+  for (const auto& term : sum.terms) {
+    (atom(term.first).kind == Atom::Kind::counter ? counters : others).terms.push_back(term);
+  }
+  if (others.terms.size() < 2 && (others.terms.empty() || std::abs(others.terms[0].second) == 1)) return sum;
+  const std::int64_t sign = others.terms[0].second < 0 ? -1 : 1;
+  Atom whole;
+  whole.kind = Atom::Kind::opaque;
+  whole.function = Function::add;
+  whole.args = {times(others, sign), Linear{}};
+  return plus(counters, atom_sum(std::move(whole)), sign);
 }
 
 // --- values ------------------------------------------------------------------------------------------------------
@@ -379,16 +398,18 @@ Interval Terms::bounds(const Atom& atom, const Scope& scope) const {
         return {args[0].low <= -no_limit ? -no_limit : floor_div(args[0].low, d),
                 args[0].high >= no_limit ? no_limit : floor_div(args[0].high, d)};
       }
-      if (args[0].low >= 0 && args[1].low >= 1) return {0, args[0].high};
+      if (args[0].low >= 0 && args[1].low >= 0) return {0, args[0].high};
       break;
     case Function::mod:
       if (args[1].low >= 1) return {0, args[1].high >= no_limit ? no_limit : args[1].high - 1};
+      if (args[0].low >= 0 && args[1].low >= 0) return {0, args[0].high};  // nothing is divided by 0
       break;
     case Function::mul:
       if (args[0].low >= 0 && args[1].low >= 0) return {0, no_limit};
       break;
     case Function::min: return {std::min(args[0].low, args[1].low), std::min(args[0].high, args[1].high)};
     case Function::max: return {std::max(args[0].low, args[1].low), std::max(args[0].high, args[1].high)};
+    case Function::add: return args[0];
     case Function::select: return {std::min(args[1].low, args[2].low), std::max(args[1].high, args[2].high)};
     case Function::abs: return {0, no_limit};
     default:

@@ -44,7 +44,8 @@ struct Atom {
   bool uses_counter = false;
 };
 
-// sum >= 0; `atom` stands for its truth where the sum is too wide for a zone (-1: it is not).
+// sum >= 0, at most one counter and one other atom with opposite signs where that is possible; else `atom` stands for
+// its truth (-1: not needed).
 struct Leaf {
   Linear sum;
   int atom = -1;
@@ -110,6 +111,7 @@ class Terms {
   [[nodiscard]] std::string pattern_key(const Atom& atom, std::vector<Hole>& holes, bool readable) const;
   [[nodiscard]] Interval bounds(const Atom& atom, const Scope& scope) const;
   [[nodiscard]] Leaf reduced(Linear sum);
+  [[nodiscard]] Linear joined(const Linear& sum);
 };
 
 [[nodiscard]] std::int64_t floor_div(std::int64_t a, std::int64_t b);

@@ -51,8 +51,33 @@ std::int64_t value_of(const Zone& zone, int variable) {
 struct Value {
   int atom = -1;
   std::int64_t item = -1;
-  std::int64_t value = 0;
+  int variable = 0;
   std::vector<std::int64_t> counters;  // by loop depth
+};
+
+// What the way has decided about all values together.
+struct Agreement {
+  std::shared_ptr<const Terms> terms;
+  Zone zone;
+  std::vector<Value> values;
+  std::int64_t items = 0;
+
+  bool operator()(const std::vector<double>& params, std::span<const std::int64_t> block_items) const {
+    if (static_cast<std::int64_t>(block_items.size()) < items) return false;
+    std::vector<std::pair<int, std::int64_t>> concrete{{0, 0}};
+    for (const Value& value : values) {
+      if (value.item >= static_cast<std::int64_t>(block_items.size())) return false;
+      const std::int64_t item = value.item < 0 ? 0 : block_items[at(value.item)];
+      concrete.emplace_back(value.variable, terms->value(Linear{0, {{value.atom, 1}}}, params, item, value.counters));
+    }
+    for (const auto& [x, x_value] : concrete) {
+      for (const auto& [y, y_value] : concrete) {
+        const std::int32_t most = zone.bound(x, y);
+        if (x != y && most != Zone::unbounded && x_value - y_value > most) return false;
+      }
+    }
+    return true;
+  }
 };
 
 }  // namespace
@@ -66,30 +91,23 @@ Witness make_witness(const Model& model, std::shared_ptr<const Terms> terms, con
   witness.decisions = std::move(exact.decisions);
   witness.decisions_of_lane = std::move(exact.answers);
   witness.items = exact.state.items;
-  std::vector<Value> values;
+  const Zone& zone = exact.state.zone;
+  Agreement agreement{std::move(terms), zone, {}, witness.items};
   for (const Symbol& symbol : exact.state.symbols) {
-    const Atom& atom = terms->atom(symbol.atom);
-    Value value{symbol.atom, symbol.item, value_of(exact.state.zone, symbol.value), {}};
-    std::string text = terms->pattern_text(symbol.pattern);
+    const Atom& atom = agreement.terms->atom(symbol.atom);
+    Value value{symbol.atom, symbol.item, symbol.value, {}};
+    std::string text = agreement.terms->pattern_text(symbol.pattern);
     for (std::size_t h = 0; h < symbol.holes.size(); ++h) {
       const Hole& hole = atom.holes[h];
       value.counters.resize(std::max(value.counters.size(), at(hole.depth) + 1), 0);
-      const std::int64_t at_hole = value_of(exact.state.zone, symbol.holes[h]);
+      const std::int64_t at_hole = value_of(zone, symbol.holes[h]);
       value.counters[at(hole.depth)] = at_hole - hole.offset;
       text += fmt::format("{} #{} = {}", h == 0 ? " at" : ",", h, at_hole);
     }
-    witness.counts.push_back({text, symbol.item, value.value});
-    values.push_back(std::move(value));
+    witness.counts.push_back({text, symbol.item, value_of(zone, symbol.value)});
+    agreement.values.push_back(std::move(value));
   }
-  const std::int64_t items = witness.items;
-  witness.agrees = [terms, values, items](const std::vector<double>& params, std::span<const std::int64_t> block_items) {
-    if (static_cast<std::int64_t>(block_items.size()) < items) return false;
-    return std::all_of(values.begin(), values.end(), [&](const Value& value) {
-      if (value.item >= static_cast<std::int64_t>(block_items.size())) return false;
-      const std::int64_t item = value.item < 0 ? 0 : block_items[at(value.item)];
-      return terms->value(Linear{0, {{value.atom, 1}}}, params, item, value.counters) == value.value;
-    });
-  };
+  witness.agrees = std::move(agreement);
   return witness;
 }
 

@@ -21,23 +21,49 @@ constexpr bool removable =
     one_of<Op, RingWait, RingAcquire, RingCommit, RingRelease, RingAdvance, MmaWait, MmaCommit, BarrierSync,
            BarrierArrive, BulkStoreWait, ProxyFence, ClusterSync>;
 
-// Computes or assigns, and has no part in who waits for whom.
-bool just_computes(const Instr& instr) {
-  return std::visit(
-      [](const auto& op) {
-        return one_of<std::remove_cvref_t<decltype(op)>, Map, Reduce, Relayout, Let, LoadGlobal, StoreGlobal, IfAny>;
-      },
-      instr.op);
+// Fragments that an instruction and all it holds read, and those it writes.
+struct Touched {
+  std::vector<int> reads;
+  std::vector<int> writes;
+};
+
+Touched touched_by(const Program& program, const Instr& instr) {
+  Touched touched;
+  const auto note = [&](const Instr& one) {
+    for_each_expr(one, [&](ExprId expr) {
+      for_each_part(program, expr, [&](const Expr& part) {
+        if (part.kind == Expr::Kind::fragment) touched.reads.push_back(part.fragment.index);
+      });
+    });
+    std::visit(
+        [&](const auto& op) {
+          using Op = std::remove_cvref_t<decltype(op)>;
+          if constexpr (one_of<Op, Map, Reduce, Relayout, LoadGlobal, LoadShared>) touched.writes.push_back(op.target.index);
+          if constexpr (one_of<Op, StoreGlobal, StoreShared, Relayout>) touched.reads.push_back(op.source.index);
+          if constexpr (one_of<Op, Mma>) {
+            touched.writes.push_back(op.accumulator.index);
+            for (const Operand* operand : {&op.a, &op.b}) {
+              if (operand->in_registers) touched.reads.push_back(operand->fragment.index);
+            }
+          }
+        },
+        one.op);
+  };
+  note(instr);
+  for (const Block* block : blocks(instr)) for_each(*block, [&](const Instr& inner, const Path&) { note(inner); });
+  return touched;
 }
 
-bool contains_only_computing(const Instr& instr) {
-  bool only = !std::holds_alternative<For>(instr.op) && !std::holds_alternative<ForWork>(instr.op);
-  for (const Block* block : blocks(instr)) {
-    for_each(*block, [&](const Instr& inner, const Path&) {
-      only = only && (just_computes(inner) || std::holds_alternative<If>(inner.op));
-    });
-  }
-  return only && (just_computes(instr) || std::holds_alternative<If>(instr.op));
+// Whether what one of two neighbours computes depends on their order. A product is asynchronous: whoever depends on
+// it must have waited, so its place among its neighbours is a matter of synchronisation.
+bool compute_in_order(const Program& program, const Instr& first, const Instr& second) {
+  if (std::holds_alternative<Mma>(first.op) || std::holds_alternative<Mma>(second.op)) return false;
+  const Touched a = touched_by(program, first);
+  const Touched b = touched_by(program, second);
+  const auto common = [](const std::vector<int>& x, const std::vector<int>& y) {
+    return std::ranges::any_of(x, [&](int f) { return std::ranges::find(y, f) != y.end(); });
+  };
+  return common(a.writes, b.reads) || common(a.writes, b.writes) || common(a.reads, b.writes);
 }
 
 class Mutator {
@@ -92,7 +118,7 @@ class Mutator {
         instr.op);
     Program copy = original_;
     const Block& block = block_of(copy, role, path);
-    if (index + 1 < block.size() && !(contains_only_computing(instr) && contains_only_computing(block[index + 1]))) {
+    if (index + 1 < block.size() && !compute_in_order(original_, instr, block[index + 1])) {
       change(fmt::format("{} swapped with {}", place, text_name(block[index + 1])), [&](Program& p) {
         Block& own = block_of(p, role, path);
         std::swap(own[index], own[index + 1]);

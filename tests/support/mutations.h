@@ -16,8 +16,8 @@ struct Mutant {
   program::Program program;
 };
 
-// Only changes of when things happen: neighbours that both just compute are not swapped, since that would be another
-// computation with the same synchronisation.
+// Only changes of when things happen: neighbours are not swapped where the second needs what the first computes, since
+// that would be another computation, whose result no proof knows.
 std::vector<Mutant> mutants(const program::Program& program);
 
 // Parameters and a launch on which some block takes the witness's way, smallest first; none when none was found.

@@ -71,6 +71,10 @@ class Generator {
   std::string open_loop(const std::string& axis, const std::string& extent, int mask_percent);
   void close_loop(const std::string& combine = {});
   void work(double amount) { work_.push_back(amount); }
+  // A chain of two products per row; a parallel column repeats the first.
+  void chain_work(double length, double depth, double column) {
+    work(columns_parallel_ ? length * (depth + 10) * column : length * (depth + column));
+  }
 
   // --- parts
   Tile load();
@@ -395,7 +399,7 @@ Tile Generator::attention(Tile* from) {
   say(fmt::format("{0} = {0} * {1}{2};", at(o, d), row(a), guarded ? fmt::format(" when {} != 1", row(a)) : ""));
   say(fmt::format("{} += sum[{}] {} * {};", at(o, d), axis, at(p, axis), values));
   say(fmt::format("{} = {};", row(m), row(n)));
-  work(static_cast<double>(size_of(extent)) * (size_of(depth) + size_of(column.extent)));
+  chain_work(size_of(extent), size_of(depth), size_of(column.extent));
   std::string combine;
   if (dice_.chance(25)) {
     feature("combine");
@@ -442,7 +446,8 @@ Tile Generator::decay_scan() {
   say(fmt::format("{} += sum[{}] {} * {};", at(y, column.name), axis, at(w, axis),
                   input("X", type_, {{axis, rows_.extent}, column}, true)));
   close_loop();
-  work(static_cast<double>(size_of(column.extent)) * (size_of(rows_.extent) + size_of(states)));
+  chain_work(size_of(rows_.extent), 1, size_of(column.extent));
+  work(static_cast<double>(size_of(column.extent)) * size_of(states));
   return {y, column, 8.0 * size_of(rows_.extent) + 3 * size_of(states)};
 }
 

@@ -121,21 +121,27 @@ TEST(Types, ProductsUnderSumAreExact) {
   const auto k =
       checked("kernel f(A: f16[M,N]) -> (O: f32[M]) {\n  parallel m: M;\n  O[m] = sum[q: N] A[m,q] * A[m,q];\n}");
   for (const Expr& e : k->exprs)
-    if (e.kind == Expr::Kind::access) EXPECT_EQ(e.type, ScalarType::f16);
+    if (e.kind == Expr::Kind::access) {
+      EXPECT_EQ(e.type, ScalarType::f16);
+    }
 }
 
 TEST(Types, LiteralsTakeTheTypeTheyMeet) {
   const auto k = checked("kernel f(A: f16[M]) -> (O: f16[M]) {\n  parallel m: M;\n  O[m] = A[m] * 2 + 0.5;\n}");
   ASSERT_TRUE(k) << k.error().format();
   for (const Expr& e : k->exprs)
-    if (e.kind == Expr::Kind::literal) EXPECT_EQ(e.type, ScalarType::f16);
+    if (e.kind == Expr::Kind::literal) {
+      EXPECT_EQ(e.type, ScalarType::f16);
+    }
 }
 
 TEST(Types, WholeNumberArithmeticOfLiteralsStays) {
   const auto k = checked("kernel f(A: f32[M]) -> (O: f32[M]) {\n  parallel m: M;\n  O[m] = A[m] * (1 / 2);\n}");
   ASSERT_TRUE(k) << k.error().format();
   for (const Expr& e : k->exprs)
-    if (e.kind == Expr::Kind::call && e.function == Function::div) EXPECT_EQ(e.type, ScalarType::i32);
+    if (e.kind == Expr::Kind::call && e.function == Function::div) {
+      EXPECT_EQ(e.type, ScalarType::i32);
+    }
 }
 
 TEST(Types, OperandTypeOfAComparison) {
@@ -143,7 +149,9 @@ TEST(Types, OperandTypeOfAComparison) {
       "kernel f(A: f16[M], B: bf16[M]) -> (O: f32[M]) {\n  parallel m: M;\n  O[m] = select(A[m] < B[m], 1, 0);\n}");
   ASSERT_TRUE(k) << k.error().format();
   for (const Expr& e : k->exprs)
-    if (e.kind == Expr::Kind::call && e.function == Function::lt) EXPECT_EQ(operand_type(*k, e), ScalarType::f32);
+    if (e.kind == Expr::Kind::call && e.function == Function::lt) {
+      EXPECT_EQ(operand_type(*k, e), ScalarType::f32);
+    }
 }
 
 // --- bounds ----------------------------------------------------------------------------------------------------
@@ -159,11 +167,12 @@ TEST(Bounds, GroupedHeads) {
   EXPECT_NE(bounds(tensors, "  require G > 0 && H >= G;\n" + store), "");
   EXPECT_EQ(bounds("K: f16[G,T]) -> (O: f32[G*R,T]) {\n", "  parallel h: G*R, t: T;\n  O[h,t] = K[h/R,t];"), "");
   EXPECT_EQ(bounds("K: f16[R,T]) -> (O: f32[G*R,T]) {\n", "  parallel h: G*R, t: T;\n  O[h,t] = K[h % R,t];"), "");
-  // two levels of groups, stated in either order
-  const std::string two = "K: f16[R,T]) -> (O: f32[H,T]) {\n";
-  const std::string two_store = "  parallel h: H, t: T;\n  O[h,t] = K[h/(H/R),t];";
-  EXPECT_EQ(bounds(two, "  require G % R == 0 && H % G == 0;\n  require G == R;\n" + two_store + "  // via " + "G"),
-            "");
+  // two levels of groups
+  const std::string two = "K: f16[R,T], L: f16[G,T]) -> (O: f32[H,T]) {\n";
+  const std::string levels = "  require H % G == 0;\n  require G % R == 0;\n  parallel h: H, t: T;\n";
+  EXPECT_EQ(bounds(two, levels + "  O[h,t] = K[h/(H/G)/(G/R),t] + L[h/(H/G),t];"), "");
+  EXPECT_EQ(bounds(two, levels + "  O[h,t] = K[h/(H/R),t];"), "");
+  EXPECT_NE(bounds(two, levels + "  O[h,t] = K[h/(G/R),t];"), "");
 }
 
 TEST(Bounds, SplitAxes) {
@@ -248,8 +257,8 @@ TEST(Bounds, ProofsHoldOnSmallSizes) {
   for (const std::string& index : indices)
     for (const std::string& where : wheres)
       for (const std::string& shape : shapes) {
-        const auto k = checked("kernel f(X: f16[" + shape +
-                               "], Z: f16[M,N]) -> (Y: f32[M,N]) {\n  parallel i: M, j: N;\n"
+        const auto k = checked("kernel f(Z: f16[M,N], X: f16[" + shape +
+                               "]) -> (Y: f32[M,N]) {\n  parallel i: M, j: N;\n"
                                "  Y[i,j] = select(" +
                                where + ", X[" + index + "], 0);\n}");
         if (!k) continue;
@@ -271,7 +280,7 @@ TEST(Bounds, ProofsHoldOnSmallSizes) {
                 if (evaluate_size(at, select.args[0], sizes) == 0) continue;
                 const std::int64_t x = evaluate_size(at, access, sizes);
                 ASSERT_GE(x, 0) << index << " where " << where << " in " << shape;
-                ASSERT_LT(x, evaluate_size(at, k->tensors[0].shape[0], sizes))
+                ASSERT_LT(x, evaluate_size(at, k->tensors[1].shape[0], sizes))
                     << index << " where " << where << " in " << shape;
               }
       }

@@ -1,0 +1,445 @@
+#include "simulate/timeline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "simulate/trace.h"
+
+namespace pipethreader::simulate {
+
+using device::Resource;
+using task::TaskId;
+using task::TaskKind;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double tolerance = 1e-6;
+
+// A group of products in the tensor core's queues.
+struct Group {
+  int lane = 0;
+  TaskId task;
+  std::int64_t iteration = -1;
+  double total = 0;
+  double left = 0;
+  double start = -1;
+  double done = infinity;  // when its result can be used
+};
+
+struct Lane {
+  int index = 0;
+  const std::vector<Step>* trace = nullptr;
+  std::size_t next = 0;
+  double work = 0;                       // ALU cycles left of the current sTask
+  double ready = 0;                      // does nothing before this time
+  double since = -1;                     // waits since; -1: does not wait
+  std::size_t span = 0;                  // of the current sTask
+  double ports = 0;                      // register ports' share while it works
+  std::vector<std::size_t> groups;       // issued and not finished, oldest first
+  std::vector<std::int64_t> last_group;  // by task: its latest group
+
+  [[nodiscard]] bool finished(double now) const {
+    return next >= trace->size() && work <= 0 && ready <= now + tolerance;
+  }
+};
+
+class Engine {
+ public:
+  Engine(const task::Graph& graph, const partition::Partition& partition, const partition::Assignment& assignment,
+         const schedule::Program& program, const device::Device& device, std::int64_t trips_limit)
+      : graph_(graph),
+        device_(device),
+        program_(program),
+        costs_(task_costs(graph, partition, assignment, device)),
+        traces_(unroll(graph, partition, assignment, program, trips_limit)) {
+    if (!traces_.copier.empty()) add_lane("copier", traces_.copier);
+    first_computer_ = static_cast<int>(lanes_.size());
+    for (int i = 0; i < partition.lanes; ++i) {
+      add_lane(partition.lanes == 1 ? "computer" : fmt::format("computer.{}", i), traces_.computer);
+    }
+    rings_.resize(program.rings.size());
+    for (Ring& ring : rings_) ring.released.assign(lanes_.size(), 0);
+    begins_.resize(traces_.loops.size());
+    for (const device::Interference& entry : device.interference) {
+      if (entry.source == Resource::register_ports && entry.target == Resource::tensor) slowing_ = entry.cycles;
+    }
+    const device::Unit* tensor = device.unit(device::UnitKind::tensor);
+    queue_depth_ = tensor == nullptr || tensor->queue_depth == 0 ? 1 << 20 : tensor->queue_depth;
+  }
+
+  Timeline run() {
+    // Each event finishes a step or a wait; a run that makes no progress is stuck.
+    for (;;) {
+      while (settle()) {
+      }
+      if (std::all_of(lanes_.begin(), lanes_.end(), [&](const Lane& l) { return l.finished(now_); }) && queue_.empty())
+        break;
+      const double step = next_event();
+      if (step == infinity) {
+        result_.stuck = true;
+        break;
+      }
+      pass(step);
+    }
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  struct Ring {
+    std::vector<double> full;            // by slot index: when its bytes are there; grows
+    std::vector<std::int64_t> released;  // by lane: slots given back
+    std::vector<double> free_at;         // by slot index: when the last lane gave it back
+  };
+
+  void add_lane(const std::string& name, const std::vector<Step>& trace) {
+    Lane lane;
+    lane.index = static_cast<int>(lanes_.size());
+    lane.trace = &trace;
+    lane.last_group.assign(graph_.tasks.size(), -1);
+    lanes_.push_back(std::move(lane));
+    result_.lanes.push_back(name);
+  }
+
+  std::size_t open(Span span) {
+    result_.spans.push_back(span);
+    return result_.spans.size() - 1;
+  }
+
+  // Lets every lane go on as far as it can at this moment.
+  bool settle() {
+    bool moved = false;
+    for (Lane& lane : lanes_) {
+      while (lane.next < lane.trace->size() && lane.work <= 0 && lane.ready <= now_ + tolerance && step(lane))
+        moved = true;
+    }
+    return moved;
+  }
+
+  void waited(Lane& lane, const Step& step) {
+    if (lane.since >= 0 && now_ > lane.since + 1) {
+      result_.spans.push_back(
+          {Span::Kind::wait, lane.index, task::UnitKind::cuda_cores, step.task, step.iteration, lane.since, now_});
+    }
+    lane.since = -1;
+  }
+
+  // One step; false when it has to wait.
+  bool step(Lane& lane) {
+    const Step& s = (*lane.trace)[lane.next];
+    if (!possible(lane, s)) {
+      if (lane.since < 0) lane.since = now_;
+      return false;
+    }
+    waited(lane, s);
+    switch (s.kind) {
+      case Step::Kind::acquire:
+      case Step::Kind::full:
+      case Step::Kind::wait:
+        break;
+      case Step::Kind::copy:
+        copy(lane, s);
+        break;
+      case Step::Kind::release:
+        release(lane, s);
+        break;
+      case Step::Kind::issue:
+        issue(lane, s);
+        break;
+      case Step::Kind::run:
+        start(lane, s);
+        break;
+      case Step::Kind::begin:
+        if (lane.index == static_cast<int>(lanes_.size()) - 1)
+          begins_[static_cast<std::size_t>(s.index)].push_back(now_);
+        break;
+    }
+    ++lane.next;
+    return true;
+  }
+
+  bool possible(const Lane& lane, const Step& s) const {
+    switch (s.kind) {
+      case Step::Kind::acquire:
+        return slot_free(s) <= now_ + tolerance;
+      case Step::Kind::full:
+        return slot_full(s) <= now_ + tolerance;
+      case Step::Kind::wait: {
+        const std::int64_t group = lane.last_group[static_cast<std::size_t>(s.task.index)];
+        // Waits are for the group of their own iteration; a younger one may be under way already.
+        return group < 0 || group_of(lane, s) <= now_ + tolerance;
+      }
+      default:
+        return true;
+    }
+  }
+
+  double group_of(const Lane& lane, const Step& s) const {
+    for (auto g = groups_.rbegin(); g != groups_.rend(); ++g) {
+      if (g->lane == lane.index && g->task == s.task && g->iteration == s.iteration) return g->done;
+    }
+    return 0;
+  }
+
+  double slot_free(const Step& s) const {
+    const Ring& ring = rings_[s.ring];
+    const std::int64_t before = s.index - program_.rings[s.ring].depth;
+    if (before < 0) return 0;
+    return before < static_cast<std::int64_t>(ring.free_at.size()) ? ring.free_at[static_cast<std::size_t>(before)]
+                                                                   : infinity;
+  }
+
+  double slot_full(const Step& s) const {
+    const auto& full = rings_[s.ring].full;
+    return s.index < static_cast<std::int64_t>(full.size()) ? full[static_cast<std::size_t>(s.index)] : infinity;
+  }
+
+  void copy(Lane& lane, const Step& s) {
+    const TaskCost& cost = costs_.tasks[static_cast<std::size_t>(s.task.index)];
+    const double start = std::max(now_, copy_free_);
+    copy_free_ = start + cost.cycles;
+    const double end = copy_free_ + cost.latency;
+    open({Span::Kind::work, lane.index, task::UnitKind::copy_engine, s.task, s.iteration, now_, end});
+    Ring& ring = rings_[s.ring];
+    const auto index = static_cast<std::size_t>(s.index);
+    const double seen = end + device_.barriers.counted_cycles;
+    // The slot is full when the last of its values is there.
+    auto& parts = partial_[s.ring];
+    parts = std::max(parts, seen);
+    const auto& values = program_.rings[s.ring].values;
+    if (*graph_[s.task].writes == values.back()) {
+      if (ring.full.size() <= index) ring.full.resize(index + 1, infinity);
+      ring.full[index] = parts;
+      parts = 0;
+    }
+    lane.ready = now_ + cost.issue;
+  }
+
+  void release(Lane& lane, const Step& s) {
+    Ring& ring = rings_[s.ring];
+    ring.released[static_cast<std::size_t>(lane.index)] = s.index + 1;
+    std::int64_t all = s.index + 1;
+    for (std::size_t i = static_cast<std::size_t>(first_computer_); i < lanes_.size(); ++i)
+      all = std::min(all, ring.released[i]);
+    while (static_cast<std::int64_t>(ring.free_at.size()) < all)
+      ring.free_at.push_back(now_ + device_.barriers.counted_cycles);
+    lane.ready = now_ + device_.barriers.counted_arrive_cycles;
+  }
+
+  void issue(Lane& lane, const Step& s) {
+    const TaskCost& cost = costs_.tasks[static_cast<std::size_t>(s.task.index)];
+    groups_.push_back({lane.index, s.task, s.iteration, cost.cycles, cost.cycles});
+    const std::size_t group = groups_.size() - 1;
+    lane.groups.push_back(group);
+    lane.last_group[static_cast<std::size_t>(s.task.index)] = static_cast<std::int64_t>(group);
+    queue_.push_back(group);
+    lane.ready = now_ + cost.issue;
+    if (cost.instructions <= queue_depth_) return;
+    // The queue is full: the lane is held until what is left fits.
+    lane.ready = infinity;
+    issuing_.push_back({lane.index, group, static_cast<double>(queue_depth_) / cost.instructions});
+  }
+
+  void start(Lane& lane, const Step& s) {
+    const auto index = static_cast<std::size_t>(s.task.index);
+    const bool staged = graph_[s.task].kind == TaskKind::load && costs_.tasks[index].instructions > 0;
+    const TaskCost& cost = staged ? costs_.fetches[index] : costs_.tasks[index];
+    lane.work = cost.cycles;
+    lane.ports = cost.register_ports;
+    lane.ready = now_ + cost.latency;
+    if (cost.cycles + cost.latency <= 0) return;
+    lane.span = open(
+        {Span::Kind::work, lane.index, task::UnitKind::cuda_cores, s.task, s.iteration, now_, now_ + cost.latency});
+  }
+
+  // --- time ---
+
+  std::size_t working() const {
+    return static_cast<std::size_t>(
+        std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.work > 0; }));
+  }
+
+  // The groups that the tensor core works on now: the oldest of each lane, or of all when lanes take turns.
+  std::vector<std::size_t> active() const {
+    std::vector<std::size_t> found;
+    for (const std::size_t g : queue_) {
+      const bool first =
+          std::none_of(found.begin(), found.end(), [&](std::size_t f) { return groups_[f].lane == groups_[g].lane; });
+      if (first) found.push_back(g);
+      if (program_.turns) break;
+    }
+    return found;
+  }
+
+  double tensor_rate(std::size_t groups) const {
+    double ports = 0;
+    const auto workers = static_cast<double>(working());
+    for (const Lane& lane : lanes_) {
+      if (lane.work > 0) ports += lane.ports / workers;
+    }
+    return std::max(0.05, 1 - slowing_ * ports) / static_cast<double>(std::max<std::size_t>(1, groups));
+  }
+
+  double next_event() const {
+    double step = infinity;
+    const auto until = [&](double time) {
+      if (time > now_ + tolerance && time < infinity) step = std::min(step, time - now_);
+    };
+    const auto workers = static_cast<double>(working());
+    for (const Lane& lane : lanes_) {
+      if (lane.work > 0)
+        step = std::min(step, lane.work * workers);
+      else
+        until(lane.ready);
+      if (lane.next >= lane.trace->size() || lane.work > 0) continue;
+      const Step& s = (*lane.trace)[lane.next];
+      if (s.kind == Step::Kind::acquire) until(slot_free(s));
+      if (s.kind == Step::Kind::full) until(slot_full(s));
+      if (s.kind == Step::Kind::wait) until(group_of(lane, s));
+    }
+    const auto groups = active();
+    const double rate = tensor_rate(groups.size());
+    for (const std::size_t g : groups) {
+      step = std::min(step, groups_[g].left / rate);
+      for (const Issuing& i : issuing_) {
+        if (i.group == g)
+          step = std::min(step, std::max(tolerance, (groups_[g].left - groups_[g].total * i.share) / rate));
+      }
+    }
+    return step;
+  }
+
+  void pass(double step) {
+    const auto workers = static_cast<double>(working());
+    const auto groups = active();
+    const double rate = tensor_rate(groups.size());
+    for (const std::size_t g : groups) {
+      if (groups_[g].start < 0) groups_[g].start = now_;
+      groups_[g].left -= rate * step;
+    }
+    now_ += step;
+    for (Lane& lane : lanes_) {
+      if (lane.work <= 0) continue;
+      lane.work -= step / workers;
+      if (lane.work > tolerance) continue;
+      lane.work = 0;
+      // The last results of a long sTask arrive later than their last instruction is issued.
+      const Span& span = result_.spans[lane.span];
+      lane.ready = std::max(lane.ready, now_ + std::min(20.0, span.end - span.start));
+      result_.spans[lane.span].end = lane.ready;
+    }
+    for (const std::size_t g : groups) {
+      Group& group = groups_[g];
+      if (group.left > tolerance) continue;
+      group.left = 0;
+      group.done = now_ + device_.latency.mma;
+      open({Span::Kind::work, group.lane, task::UnitKind::tensor_core, group.task, group.iteration, group.start, now_});
+      queue_.erase(std::find(queue_.begin(), queue_.end(), g));
+    }
+    for (std::size_t i = issuing_.size(); i-- > 0;) {
+      const Group& group = groups_[issuing_[i].group];
+      if (group.left > group.total * issuing_[i].share + tolerance) continue;
+      lanes_[static_cast<std::size_t>(issuing_[i].lane)].ready = now_;
+      issuing_.erase(issuing_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+
+  // --- results ---
+
+  void finish() {
+    result_.cycles = now_;
+    for (Span& span : result_.spans)
+      result_.cycles = std::max(result_.cycles, span.kind == Span::Kind::work ? span.end : 0);
+    std::stable_sort(result_.spans.begin(), result_.spans.end(),
+                     [](const Span& a, const Span& b) { return a.start < b.start; });
+    result_.work_cycles = result_.cycles;
+    result_.loops = traces_.loops;
+    for (std::size_t i = 0; i < result_.loops.size(); ++i) measure(result_.loops[i], begins_[i]);
+    add_up();
+  }
+
+  // The steady state: the mean over the second half of the iterations of the loop's first run.
+  void measure(LoopTime& loop, const std::vector<double>& begins) {
+    const auto count = static_cast<std::size_t>(loop.simulated);
+    if (begins.size() < 2 || count == 0) return;
+    const std::size_t last = std::min(count, begins.size() - 1);
+    const std::size_t half = last > 2 ? last / 2 : 0;
+    if (last > half) loop.cycles_per_trip = (begins[last] - begins[half]) / static_cast<double>(last - half);
+    const std::size_t shown = last > 1 ? last - 1 : 0;
+    loop.steady_start = begins[shown];
+    loop.steady_end = begins[std::min(shown + 1, begins.size() - 1)];
+    result_.work_cycles += std::max(0.0, loop.trips - static_cast<double>(loop.simulated)) * loop.cycles_per_trip;
+  }
+
+  // How often each sTask runs in one mean work item, by the loops around it.
+  void add_up() {
+    const auto visit = [&](const auto& self, const std::vector<schedule::Item>& items, double times,
+                           bool copier) -> void {
+      for (const schedule::Item& item : items) {
+        if (const auto* loop = std::get_if<schedule::LoopTree>(&item.node)) {
+          double trips = 1;
+          for (const LoopTime& time : result_.loops) trips = time.axis == loop->axis ? time.trips : trips;
+          self(self, loop->body, times * trips, copier);
+          continue;
+        }
+        const auto& entry = std::get<schedule::Entry>(item.node);
+        if (entry.part == schedule::Part::wait) continue;
+        const auto index = static_cast<std::size_t>(entry.task.index);
+        const bool fetch = !copier && graph_[entry.task].kind == TaskKind::load && costs_.tasks[index].instructions > 0;
+        const TaskCost& cost = fetch ? costs_.fetches[index] : costs_.tasks[index];
+        const double lanes = copier ? 1 : static_cast<double>(lanes_.size()) - first_computer_;
+        result_.busy += device_.busy_cycles(cost.demand) * (times * lanes);
+        result_.bytes += cost.bytes * times;
+      }
+    };
+    visit(visit, program_.copier, 1, true);
+    visit(visit, program_.computer, 1, false);
+  }
+
+  struct Issuing {
+    int lane = 0;
+    std::size_t group = 0;
+    double share = 1;  // of the group that may be left when the lane goes on
+  };
+
+  const task::Graph& graph_;
+  const device::Device& device_;
+  const schedule::Program& program_;
+  TaskCosts costs_;
+  Traces traces_;
+  std::vector<Lane> lanes_;
+  int first_computer_ = 0;
+  std::vector<Ring> rings_;
+  std::map<std::size_t, double> partial_;
+  std::vector<Group> groups_;
+  std::vector<std::size_t> queue_;  // unfinished groups, oldest first
+  std::vector<Issuing> issuing_;
+  std::vector<std::vector<double>> begins_;  // by loop: when the last lane began each iteration, and left it
+  double now_ = 0;
+  double copy_free_ = 0;
+  double slowing_ = 0;
+  int queue_depth_ = 8;
+  Timeline result_;
+};
+
+}  // namespace
+
+std::string task_name(const task::Graph& graph, TaskId id) {
+  static constexpr const char* kinds[] = {"load", "", "reduce", "reduce", "mma", "store"};
+  const task::Task& t = graph[id];
+  const std::string kind = kinds[static_cast<int>(t.kind)];
+  const std::string name = t.writes ? graph.kernel[*t.writes].name
+                                    : graph.kernel[std::get<kernel::Store>(graph.kernel[t.statement].node).tensor].name;
+  return kind.empty() ? name : kind + " " + name;
+}
+
+Timeline simulate(const task::Graph& graph, const partition::Partition& partition,
+                  const partition::Assignment& assignment, const schedule::Program& program,
+                  const device::Device& device, std::int64_t trips_limit) {
+  return Engine(graph, partition, assignment, program, device, trips_limit).run();
+}
+
+}  // namespace pipethreader::simulate

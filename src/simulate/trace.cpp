@@ -1,0 +1,181 @@
+#include "simulate/trace.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "simulate/trips.h"
+
+namespace pipethreader::simulate {
+
+using namespace kernel;
+using schedule::Entry;
+using schedule::Item;
+using schedule::LoopTree;
+using schedule::Part;
+using task::TaskKind;
+
+namespace {
+
+int stage_of(const Item& item) {
+  const auto* entry = std::get_if<Entry>(&item.node);
+  return entry == nullptr ? 0 : entry->stage;
+}
+
+class Unroller {
+ public:
+  Unroller(const task::Graph& graph, const partition::Partition& partition, const partition::Assignment& assignment,
+           const schedule::Program& program, std::int64_t limit)
+      : graph_(graph), partition_(partition), assignment_(assignment), program_(program), limit_(limit) {}
+
+  Traces run() {
+    fills_.assign(program_.rings.size(), 0);
+    cursors_.assign(program_.rings.size(), 0);
+    computer(program_.computer, {}, 0, 0, 0);
+    advance({}, 1);
+    copier(program_.copier, -1);
+    return std::move(traces_);
+  }
+
+ private:
+  std::int64_t trips(const LoopTree& loop) {
+    const auto known = trips_.find(loop.statement);
+    if (known != trips_.end()) return traces_.loops[known->second].simulated;
+    LoopTime time;
+    time.axis = loop.axis;
+    const auto mean = mean_trips(graph_, partition_, loop.axis, loop.statement);
+    time.simulated = mean ? std::min(limit_, static_cast<std::int64_t>(std::ceil(*mean))) : limit_;
+    time.trips = mean.value_or(static_cast<double>(time.simulated));
+    trips_[loop.statement] = traces_.loops.size();
+    traces_.loops.push_back(time);
+    return time.simulated;
+  }
+
+  void copier(const std::vector<Item>& items, std::int64_t iteration) {
+    std::vector<std::size_t> filled(program_.rings.size(), 0);
+    for (const Item& item : items) {
+      if (const auto* loop = std::get_if<LoopTree>(&item.node)) {
+        const std::int64_t count = trips(*loop);
+        for (std::int64_t n = 0; n < count; ++n) copier(loop->body, n);
+        continue;
+      }
+      const auto& entry = std::get<Entry>(item.node);
+      const std::size_t r = ring_of(*graph_[entry.task].writes);
+      const auto& plan = program_.rings[r];
+      if (filled[r] == 0) traces_.copier.push_back({Step::Kind::acquire, entry.task, iteration, r, fills_[r]});
+      traces_.copier.push_back({Step::Kind::copy, entry.task, iteration, r, fills_[r]});
+      if (++filled[r] < plan.values.size()) continue;
+      filled[r] = 0;
+      ++fills_[r];
+    }
+  }
+
+  std::size_t ring_of(ValueId value) const {
+    for (std::size_t r = 0; r < program_.rings.size(); ++r) {
+      const auto& values = program_.rings[r].values;
+      if (std::find(values.begin(), values.end(), value) != values.end()) return r;
+    }
+    return 0;
+  }
+
+  // Whether the item reads the ring's slots: starts to, or has finished reading.
+  bool reads(const Item& item, std::size_t ring, bool completes) const {
+    if (const auto* loop = std::get_if<LoopTree>(&item.node)) {
+      return std::any_of(loop->body.begin(), loop->body.end(),
+                         [&](const Item& i) { return reads(i, ring, completes); });
+    }
+    const auto& entry = std::get<Entry>(item.node);
+    const task::Task& t = graph_[entry.task];
+    const auto& values = program_.rings[ring].values;
+    const auto holds = [&](ValueId v) { return std::find(values.begin(), values.end(), v) != values.end(); };
+    if (t.kind == TaskKind::load) return holds(*t.writes);
+    if (!t.product || entry.part != (completes ? Part::wait : Part::issue)) return false;
+    const task::Product p = partition::oriented(graph_, assignment_, entry.task);
+    return (holds(p.a) && !assignment_.products.at(entry.task).a_in_registers) || holds(p.b);
+  }
+
+  // The items whose stage is in [low, high], for the iteration that stage 0 is in.
+  void computer(const std::vector<Item>& items, const std::vector<AxisId>& level, int low, int high,
+                std::int64_t iteration) {
+    struct Use {
+      std::size_t ring, first, last;
+    };
+    std::vector<Use> uses;
+    for (std::size_t r = 0; r < program_.rings.size(); ++r) {
+      if (program_.rings[r].level != level) continue;
+      int first_stage = 2, last_stage = -1;
+      for (const Item& item : items) {
+        if (reads(item, r, false)) first_stage = std::min(first_stage, stage_of(item));
+        if (reads(item, r, true)) last_stage = std::max(last_stage, stage_of(item));
+      }
+      Use use{r, items.size(), items.size()};
+      for (std::size_t i = items.size(); i-- > 0;) {
+        if (reads(items[i], r, false) && stage_of(items[i]) == first_stage) use.first = i;
+      }
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        if (reads(items[i], r, true) && stage_of(items[i]) == last_stage) use.last = i;
+      }
+      uses.push_back(use);
+    }
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const int stage = stage_of(items[i]);
+      if (stage < low || stage > high) continue;
+      const std::int64_t mine = iteration - stage;
+      const auto slot = [&](std::size_t r) { return cursors_[r] + (level.empty() ? 0 : mine); };
+      for (const Use& use : uses) {
+        if (use.first == i) traces_.computer.push_back({Step::Kind::full, {}, mine, use.ring, slot(use.ring)});
+      }
+      if (const auto* loop = std::get_if<LoopTree>(&items[i].node)) {
+        walk(*loop, level);
+      } else {
+        const auto& entry = std::get<Entry>(items[i].node);
+        const Step::Kind kind = entry.part == Part::issue  ? Step::Kind::issue
+                                : entry.part == Part::wait ? Step::Kind::wait
+                                                           : Step::Kind::run;
+        traces_.computer.push_back({kind, entry.task, level.empty() ? -1 : mine, 0, 0});
+      }
+      for (const Use& use : uses) {
+        if (use.last == i) traces_.computer.push_back({Step::Kind::release, {}, mine, use.ring, slot(use.ring)});
+      }
+    }
+  }
+
+  void walk(const LoopTree& loop, std::vector<AxisId> level) {
+    const std::int64_t count = trips(loop);
+    const std::size_t index = trips_.at(loop.statement);
+    level.push_back(loop.axis);
+    for (std::int64_t n = 0; count > 0 && n < count + loop.stages - 1; ++n) {
+      traces_.computer.push_back({Step::Kind::begin, {}, n, 0, static_cast<std::int64_t>(index)});
+      const int low = n < count ? 0 : 1;
+      const int high = n > 0 ? loop.stages - 1 : 0;
+      computer(loop.body, level, low, high, n);
+    }
+    traces_.computer.push_back({Step::Kind::begin, {}, -1, 0, static_cast<std::int64_t>(index)});  // the loop is over
+    advance(level, count);
+  }
+
+  void advance(const std::vector<AxisId>& level, std::int64_t count) {
+    for (std::size_t r = 0; r < program_.rings.size(); ++r) {
+      if (program_.rings[r].level == level) cursors_[r] += count;
+    }
+  }
+
+  const task::Graph& graph_;
+  const partition::Partition& partition_;
+  const partition::Assignment& assignment_;
+  const schedule::Program& program_;
+  std::int64_t limit_;
+  Traces traces_;
+  std::map<StatementId, std::size_t> trips_;
+  std::vector<std::int64_t> fills_;    // by ring: slots the copier has filled
+  std::vector<std::int64_t> cursors_;  // by ring: the computing lanes' place at the start of the current loop
+};
+
+}  // namespace
+
+Traces unroll(const task::Graph& graph, const partition::Partition& partition, const partition::Assignment& assignment,
+              const schedule::Program& program, std::int64_t trips_limit) {
+  return Unroller(graph, partition, assignment, program, std::max<std::int64_t>(1, trips_limit)).run();
+}
+
+}  // namespace pipethreader::simulate

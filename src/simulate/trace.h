@@ -1,0 +1,40 @@
+// The sProgram's lanes unrolled to straight lists of steps for a limited number of trips: what a lane does, in order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedule/sprogram.h"
+#include "simulate/timeline.h"
+
+namespace pipethreader::simulate {
+
+struct Step {
+  enum class Kind : std::uint8_t {
+    acquire,  // copier: slot `index` of `ring` is free
+    copy,     // copier: starts `task` into slot `index`
+    full,     // computer: slot `index` is filled
+    release,  // computer: has finished with slot `index`
+    run,      // a blocking sTask, or fetching a staged value
+    issue,
+    wait,
+    begin,  // computer: an iteration of loop `index` starts; `iteration`
+  };
+  Kind kind = Kind::run;
+  task::TaskId task;
+  std::int64_t iteration = -1;
+  std::size_t ring = 0;
+  std::int64_t index = 0;
+};
+
+struct Traces {
+  std::vector<Step> copier;
+  std::vector<Step> computer;
+  std::vector<LoopTime> loops;  // trips and simulated are set
+};
+
+[[nodiscard]] Traces unroll(const task::Graph& graph, const partition::Partition& partition,
+                            const partition::Assignment& assignment, const schedule::Program& program,
+                            std::int64_t trips_limit);
+
+}  // namespace pipethreader::simulate
