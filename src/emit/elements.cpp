@@ -75,7 +75,7 @@ constexpr std::size_t kChainLength = 8;  // shorter reductions are one chain
 struct Combine {
   std::string function;  // empty: addition
   [[nodiscard]] std::string operator()(const std::string& a, const std::string& b) const {
-    return function.empty() ? fmt::format("{} + {}", a, bare(b)) : fmt::format("{}({}, {})", function, a, bare(b));
+    return function.empty() ? fmt::format("{} + {}", a, b) : fmt::format("{}({}, {})", function, a, bare(b));
   }
 };
 

@@ -1,9 +1,9 @@
 // Maps, reductions and products over fragments.
 #include <algorithm>
-#include <limits>
 
 #include "interpret/cluster.h"
 #include "interpret/number.h"
+#include "interpret/reduction.h"
 
 namespace pipethreader::interpret {
 
@@ -81,61 +81,6 @@ Step Cluster::execute(Actor& actor, const Instr&, const Map& op) {
 
 // --- reductions ------------------------------------------------------------------------------------------------------
 
-namespace {
-
-// The target element that each element of the domain joins.
-std::vector<std::int32_t> targets_of(const Reduce& op, std::span<const int> target_shape) {
-  const std::vector<int>& shape = op.domain.shape;
-  const std::vector<std::int64_t> strides = strides_of(shape);
-  const std::vector<std::int64_t> target_strides = strides_of(target_shape);
-  std::vector<std::int32_t> targets(elements_of(shape));
-  for (std::size_t e = 0; e < targets.size(); ++e) {
-    const auto coordinate = [&](std::size_t d) { return static_cast<std::int64_t>(e) / strides[d] % shape[d]; };
-    std::int64_t target = 0;
-    for (std::size_t k = 0; k < op.kept.size(); ++k)
-      target += coordinate(static_cast<std::size_t>(op.kept[k])) * target_strides[k];
-    if (op.residual)
-      target += coordinate(shape.size() - 1) / op.residual->stride % op.residual->extent *
-                target_strides[op.kept.size()];
-    targets[e] = static_cast<std::int32_t>(target);
-  }
-  return targets;
-}
-
-double neutral(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return 0;
-    case ReduceOp::max:
-      return -std::numeric_limits<double>::infinity();
-    case ReduceOp::min:
-      return std::numeric_limits<double>::infinity();
-  }
-  return 0;
-}
-
-Function function_of(ReduceOp op) {
-  return op == ReduceOp::sum ? Function::add : op == ReduceOp::max ? Function::max : Function::min;
-}
-
-// One joining of two words of the type.
-float join(ReduceOp op, ScalarType type, float a, float b) {
-  if (!held_as_float(type)) {
-    const std::int64_t values[2] = {integer_of(a), integer_of(b)};
-    const std::int64_t* args[2] = {&values[0], &values[1]};
-    std::int64_t out = 0;
-    apply_integers(function_of(op), args, 1, &out);
-    return word_of(out);
-  }
-  float out = op == ReduceOp::sum ? a + b
-              : op == ReduceOp::max ? (b != b || a > b ? a : b)
-                                    : (b != b || a < b ? a : b);
-  if (type != ScalarType::f32) round_floats(type, {&out, 1});
-  return out;
-}
-
-}  // namespace
-
 Step Cluster::execute(Actor& actor, const Instr& instr, const Reduce& op) {
   const Fragment& fragment = program_[op.target];
   const Code& code = launch_.code.compile({op.value}, op.domain.shape);
@@ -144,22 +89,20 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const Reduce& op) {
   Tile& tile = fragment_to_write(actor, op.target);
   if (op.scratch.valid()) touch_scratch(actor, instr, op.scratch, 4 * static_cast<int>(tile.words.size()));
   if (!launch_.numbers() || faults_.any()) return Step::advanced;
-  std::vector<std::int32_t>& targets = launch_.reduce_targets[&op];
-  if (targets.empty()) targets = targets_of(op, fragment.layout.shape);
-  std::vector<float> sums(tile.words.size(), to_word(fragment.type, round_to(fragment.type, neutral(op.op))));
-  std::vector<float> words(chunk_elements);
+  ReductionPlan& plan = launch_.reductions[&op];
+  if (plan.order.empty()) plan = plan_reduction(op, fragment.layout.shape);
+  std::vector<float> words(code.elements);
   Evaluation evaluation(code, uniforms(actor), std::move(sources));
   for (std::size_t begin = 0; begin < code.elements; begin += chunk_elements) {
     const std::size_t count = std::min(chunk_elements, code.elements - begin);
     evaluation.load(begin, count);
-    evaluation.words(0, count, words.data());
-    for (std::size_t k = 0; k < count; ++k) {
-      float& sum = sums[static_cast<std::size_t>(targets[begin + k])];
-      sum = join(op.op, fragment.type, sum, words[k]);
-    }
+    evaluation.words(0, count, words.data() + begin);
   }
-  for (std::size_t e = 0; e < sums.size(); ++e)
-    tile.words[e] = op.accumulate ? join(op.op, fragment.type, tile.words[e], sums[e]) : sums[e];
+  std::vector<float> values = reduce(plan, op.op, fragment.type, words);
+  if (op.accumulate)
+    for (std::size_t e = 0; e < values.size(); ++e)
+      values[e] = join(op.op, fragment.type, tile.words[e], values[e]);
+  tile.words = std::move(values);
   return Step::advanced;
 }
 

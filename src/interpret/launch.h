@@ -9,6 +9,7 @@
 #include "interpret/elementwise.h"
 #include "interpret/fault_sink.h"
 #include "interpret/interpret.h"
+#include "interpret/reduction.h"
 #include "program/program.h"
 
 namespace pipethreader::interpret {
@@ -34,7 +35,7 @@ class Launch {
   std::vector<ResolvedMap> maps;                  // by MapId
   std::vector<bool> read;                         // by TensorId: some instruction reads it
   CodeCache code;
-  std::unordered_map<const program::Reduce*, std::vector<std::int32_t>> reduce_targets;
+  std::unordered_map<const program::Reduce*, ReductionPlan> reductions;  // made at first use
 
   [[nodiscard]] bool replay() const { return options.decisions.has_value(); }
   [[nodiscard]] bool numbers() const { return !replay(); }

@@ -47,10 +47,6 @@ void compare(const float* a, const float* b, std::size_t count, std::int64_t* ou
   for (std::size_t i = 0; i < count; ++i) out[i] = holds(a[i], b[i]) ? 1 : 0;
 }
 
-// As fmin and fmax: the other operand when one is NaN.
-float smaller(float a, float b) { return b != b || a < b ? a : b; }
-float larger(float a, float b) { return b != b || a > b ? a : b; }
-
 // Two's complement, so that nothing is undefined; overflow is checked on the result.
 std::int64_t wrap(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 

@@ -33,6 +33,10 @@ void round_floats(ScalarType type, std::span<float> values);
 void apply_floats(Function function, const float* const* args, std::size_t count, float* out);
 void compare_floats(Function function, const float* a, const float* b, std::size_t count, std::int64_t* out);
 
+// As fmin and fmax: the other operand when one is NaN.
+[[nodiscard]] inline float smaller(float a, float b) { return b != b || a < b ? a : b; }
+[[nodiscard]] inline float larger(float a, float b) { return b != b || a > b ? a : b; }
+
 // Integers and booleans; division and modulo floor, by zero they give 0 (nobody may use the result).
 void apply_integers(Function function, const std::int64_t* const* args, std::size_t count, std::int64_t* out);
 

@@ -276,12 +276,23 @@ bool Domain::obvious(const Polynomial& p) const {
   return std::all_of(shifted.terms().begin(), shifted.terms().end(), [](const auto& term) { return term.second >= 0; });
 }
 
+// The variables of a term that keeps p from being obvious. What is negative for large values of its variables, or of
+// unknown sign, only facts can make up for; if only the constant is negative, any variable may be larger than it seems.
+std::vector<Variable> Domain::to_eliminate(const Polynomial& p) const {
+  const auto unknown = [&](Variable v) { return !nonnegative_[static_cast<std::size_t>(v)]; };
+  for (const auto& [m, c] : p.terms())
+    if (std::any_of(m.begin(), m.end(), unknown)) return m;
+  for (auto term = p.terms().rbegin(); term != p.terms().rend(); ++term)
+    if (term->second < 0 && !term->first.empty()) return term->first;
+  return p.variables();
+}
+
 // Takes away multiples of facts, each so that one variable vanishes. From  f = a v + r >= 0  and  p = b v + s  with a
 // and b of one sign follows  p >= 0  if  |a| p + (|a| - 1) - |b| f >= 0, as p is whole.
 bool Domain::search(const Polynomial& p, int depth, int& budget) const {
   if (obvious(p)) return true;
   if (depth == 0 || --budget < 0 || !p.known() || p.terms().size() > 40) return false;
-  for (Variable v : p.variables()) {
+  for (Variable v : to_eliminate(p)) {
     const auto in_p = p.linear_in(v);
     if (!in_p) continue;
     const Polynomial minus_b = 0 - in_p->coefficient;
@@ -303,7 +314,7 @@ bool Domain::proves_nonnegative(const Polynomial& p, int deepest) const {
   if (empty_) return true;
   const Polynomial q = expanded(p);
   for (int depth = 0; depth <= deepest; ++depth) {
-    int budget = 500;
+    int budget = 200;
     if (search(q, depth, budget)) return true;
   }
   return false;

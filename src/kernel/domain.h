@@ -46,6 +46,7 @@ class Domain {
   void comparison(Function f, const Polynomial& a, const Polynomial& b, bool truth);
   void positive(const Polynomial& p);
   [[nodiscard]] bool obvious(const Polynomial& p) const;
+  [[nodiscard]] std::vector<Variable> to_eliminate(const Polynomial& p) const;
   [[nodiscard]] bool search(const Polynomial& p, int depth, int& budget) const;
 
   const Kernel* k_;

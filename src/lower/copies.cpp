@@ -11,14 +11,18 @@ using kernel::Expr;
 
 namespace {
 
+}  // namespace
+
 program::Swizzle swizzle_for(int rows, int cols, ScalarType type) {
-  if (rows == 1) return program::Swizzle::none;
+  if (rows % 8 != 0) return program::Swizzle::none;
   const int bytes = cols * bits(type) / 8;
   if (bytes % 128 == 0) return program::Swizzle::bytes128;
   if (bytes % 64 == 0) return program::Swizzle::bytes64;
   if (bytes % 32 == 0) return program::Swizzle::bytes32;
   return program::Swizzle::none;
 }
+
+namespace {
 
 const Expr& access_of(const task::Graph& graph, const kernel::Kernel& kernel, ValueId value) {
   for (const task::Task& t : graph.tasks) {

@@ -166,6 +166,10 @@ program::FragmentId Lowerer::operand(ValueId value, const std::vector<AxisId>& d
   const program::FragmentId source = fragment(value);
   std::vector<int> dims;
   for (const AxisId a : assignment_[value].axes) dims.push_back(domain_dim(domain, a));
+  if (std::find(dims.begin(), dims.end(), -1) != dims.end()) {
+    fail(fmt::format("'{}' has an axis that the statement reading it lacks", kernel_[value].name), kernel_[value].span);
+    return source;
+  }
   if (layout::register_map(layout, program_[source].layout, dims)) return source;
   // Elsewhere: moved to where this statement needs it, through shared memory.
   const layout::Layout target = layout::slice(layout, dims);
@@ -221,6 +225,7 @@ ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, cons
       }
       std::vector<int> dims;
       for (const AxisId a : axes) dims.push_back(domain_dim(domain, a));
+      if (std::find(dims.begin(), dims.end(), -1) != dims.end()) return b_.constant(e.type, 0);  // told above
       return b_.fragment(source, dims);
     }
     case Expr::Kind::convert: {

@@ -31,6 +31,9 @@ struct LoopFrame {
   program::VarId origin[2];  // per stage: the first index of the tile
 };
 
+// The widest swizzle that rows and columns of a tile allow.
+[[nodiscard]] program::Swizzle swizzle_for(int rows, int cols, ScalarType type);
+
 class Lowerer {
  public:
   Lowerer(const task::Graph& graph, const partition::Partition& partition, const partition::Assignment& assignment,

@@ -345,9 +345,7 @@ void Lowerer::write_scratch(ValueId value, Block& block) {
     buffer.type = kernel_[value].type;
     buffer.rows = tile.rows;
     buffer.cols = tile.cols;
-    const int bytes = buffer.cols * bits(buffer.type) / 8;
-    buffer.swizzle = bytes % 128 == 0 ? program::Swizzle::bytes128 : bytes % 64 == 0 ? program::Swizzle::bytes64
-                     : bytes % 32 == 0 ? program::Swizzle::bytes32 : program::Swizzle::none;
+    buffer.swizzle = swizzle_for(buffer.rows, buffer.cols, buffer.type);
     buffers_[value] = program::BufferId(program_.buffers.size());
     program_.buffers.push_back(buffer);
   }

@@ -31,6 +31,8 @@ class Builder {
  private:
   void add_tables();
   void find_loosely_scaled();
+  bool is_product_with(ExprId id, ValueId value) const;
+  bool is_rescaled_sum(const Assign& node) const;
   bool accumulates(ValueId target, ExprId from, bool plus) const;
   void enter_state(const std::vector<StatementId>& ids);
   int statement(StatementId id);
@@ -408,6 +410,24 @@ int Builder::expr(ExprId id, const Context& context) {
   return add(std::move(node));
 }
 
+// v * e or e * v.
+bool Builder::is_product_with(ExprId id, ValueId value) const {
+  const Expr& e = kernel_[id];
+  if (e.kind != Kind::call || e.function != Function::mul) return false;
+  return std::any_of(e.args.begin(), e.args.end(),
+                     [&](ExprId arg) { return kernel_[arg].kind == Kind::value && kernel_[arg].value == value; });
+}
+
+// v = v * e + sum[...] f or v = v + sum[...] f.
+bool Builder::is_rescaled_sum(const Assign& node) const {
+  const Expr& e = kernel_[node.expr];
+  if (e.kind != Kind::call || e.function != Function::add || !is_floating(e.type)) return false;
+  const Expr& base = kernel_[e.args[0]];
+  const Expr& added = kernel_[e.args[1]];
+  const bool own = base.kind == Kind::value && base.value == node.target;
+  return added.kind == Kind::reduce && added.reduce == ReduceOp::sum && (own || is_product_with(e.args[0], node.target));
+}
+
 int Builder::assign(const Assign& node, SourceSpan span) {
   StatementNode s;
   s.kind = StatementNode::Kind::assign;
@@ -419,7 +439,17 @@ int Builder::assign(const Assign& node, SourceSpan span) {
   for (const int axis : s.axes) axes.set(position(axis));
   target_ = s.target;
   reads_target_ = false;
-  s.expr = expr(node.expr, {axes, {}, false, false});
+  const Context context = {axes, {}, false, false};
+  const Expr& root_expr = kernel_[node.expr];
+  if (!node.accumulate && is_rescaled_sum(node)) {
+    s.accumulate = true;
+    s.base = expr(root_expr.args[0], context);
+    s.expr = expr(root_expr.args[1], context);
+  } else {
+    s.expr = expr(node.expr, context);
+    s.rescale = is_product_with(node.expr, node.target);
+  }
+  if (s.accumulate) program_.values[position(s.target)].accumulates = true;
   if (node.when) s.when = expr(*node.when, {axes, {}, false, false});
   s.reads_target = reads_target_;
   target_ = -1;
@@ -428,6 +458,7 @@ int Builder::assign(const Assign& node, SourceSpan span) {
   s.expr_type = root.type;
   s.accumulate_rounding = unit_roundoff(kernel_[node.target].type);
   if (root.kind == Kind::reduce) s.accumulate_rounding = std::max(s.accumulate_rounding, root.term_rounding);
+  if (s.base >= 0) s.expr_type = kernel_[node.expr].type;
   defined_.insert(s.target);
   program_.statements.push_back(std::move(s));
   return static_cast<int>(program_.statements.size()) - 1;

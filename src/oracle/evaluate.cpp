@@ -30,11 +30,28 @@ class Machine {
   void lanes_of(const StatementNode& statement, std::size_t point, std::size_t points, std::size_t first,
                 std::size_t count, Points& lanes);
   void run_lanes(const StatementNode& statement, const Points& lanes);
-  const std::size_t* places_of(const LocalValue& value, const Storage& storage, const Points& points);
-  void write_value(const StatementNode& statement, const Points& points, const Lanes& lanes, const Lanes* when);
+  const std::size_t* places_of(const StatementNode& statement, const Points& points);
+  // What a statement makes of the elements of its target, lane by lane.
+  struct Update {
+    Number* numbers;
+    std::uint64_t* tags;
+    double* terms;
+    double* magnitudes;
+  };
+  struct Write {
+    std::size_t at;
+    Number number;
+    std::uint64_t tag;
+    double terms, magnitude;
+  };
+  Update allocate_update(std::size_t count);
+  Update assignment(const StatementNode& statement, const Points& points);
+  Update accumulation(const StatementNode& statement, const Points& points);
+  static double rescaled(double magnitude, double from, double to);
+  void write_value(const StatementNode& statement, const Points& points, const Update& update, const Lanes* when);
+  void commit(int target, const Write& write);
   void write_tensor(const StatementNode& statement, const Points& points, const Lanes& lanes, const Lanes* when);
   Number stored(const StatementNode& statement, ScalarType type, Number number) const;
-  void commit_pending(const StatementNode& statement);
 
   const Program& program_;
   const Partition& partition_;
@@ -45,11 +62,6 @@ class Machine {
   std::vector<std::vector<double>> block_columns_;  // by position in program_.parallel, then the point's number
   std::vector<double> block_numbers_;
   std::map<int, Storage> initial_;  // carried values as their `carry` set them, for loops that combine
-  struct Write {
-    std::size_t at;
-    Number number;
-    std::uint64_t tag;
-  };
   std::vector<Write> pending_;  // of an assignment that reads its target at other indices
 };
 
@@ -232,7 +244,8 @@ void Machine::assign_or_store(const StatementNode& statement) {
       run_lanes(statement, lanes);
       if (evaluator_.error()) return;
     }
-  if (statement.reads_target) commit_pending(statement);
+  for (const Write& write : pending_) commit(statement.target, write);
+  pending_.clear();
 }
 
 void Machine::run_lanes(const StatementNode& statement, const Points& lanes) {
@@ -253,22 +266,93 @@ void Machine::run_lanes(const StatementNode& statement, const Points& lanes) {
     condition = evaluator_.evaluate(statement.when, points);
     when = &condition;
   }
+  if (statement.kind == StatementNode::Kind::store) {
+    const Lanes result = evaluator_.evaluate(statement.expr, points);
+    if (!evaluator_.error()) write_tensor(statement, points, result, when);
+    return;
+  }
+  const Update update = statement.accumulate ? accumulation(statement, points) : assignment(statement, points);
+  if (!evaluator_.error()) write_value(statement, points, update, when);
+}
+
+Machine::Update Machine::assignment(const StatementNode& statement, const Points& points) {
   const Lanes result = evaluator_.evaluate(statement.expr, points);
-  if (evaluator_.error()) return;
-  if (statement.kind == StatementNode::Kind::store)
-    write_tensor(statement, points, result, when);
-  else
-    write_value(statement, points, result, when);
+  Update update = allocate_update(points.count);
+  const Storage& storage = evaluator_.storage(statement.target);
+  const bool accumulates = program_.values[position(statement.target)].accumulates;
+  const std::size_t* places = places_of(statement, points);
+  for (std::size_t i = 0; i < points.count; ++i) {
+    update.numbers[i] = {result.value(i), result.error(i)};
+    update.tags[i] = result.tag(i);
+    if (!accumulates) continue;
+    update.terms[i] = 1;
+    update.magnitudes[i] = std::fabs(result.value(i));
+    if (!statement.rescale || storage.defined[places[i]] == 0) continue;
+    update.terms[i] = storage.terms[places[i]];
+    update.magnitudes[i] = rescaled(storage.magnitudes[places[i]], storage.values[places[i]], result.value(i));
+  }
+  return update;
+}
+
+// The magnitude of a sum whose value was scaled from `from` to `to`.
+double Machine::rescaled(double magnitude, double from, double to) {
+  const double scaled = from != 0 ? magnitude * std::fabs(to / from) : std::fabs(to);
+  return std::isfinite(scaled) ? scaled : std::fabs(to);
+}
+
+// The roundings of the additions are charged as those of one sum over all tiles so far: what the longer sum costs more
+// than the one that was there before.
+Machine::Update Machine::accumulation(const StatementNode& statement, const Points& points) {
+  const Node& root = program_.nodes[position(statement.expr)];
+  const bool sums = root.kind == kernel::Expr::Kind::reduce && root.reduce == kernel::ReduceOp::sum;
+  const Fold* folds = sums ? evaluator_.fold(root, points) : nullptr;
+  const Lanes added = sums ? Lanes{} : evaluator_.evaluate(statement.expr, points);
+  const Lanes base = statement.base >= 0 ? evaluator_.evaluate(statement.base, points) : Lanes{};
+  Update update = allocate_update(points.count);
+  const Storage& storage = evaluator_.storage(statement.target);
+  const std::size_t* places = places_of(statement, points);
+  const double rounding = statement.accumulate_rounding;
+  for (std::size_t i = 0; i < points.count; ++i) {
+    const std::size_t at = places[i];
+    if (storage.defined[at] == 0) {
+      evaluator_.fail_once(statement.span, fmt::format("'{}' is updated at a point where it is undefined",
+                                                       program_.values[position(statement.target)].name));
+      return update;
+    }
+    const Fold terms = sums ? folds[i] : Fold{added.value(i), std::fabs(added.value(i)), added.error(i), 0, 0, 1};
+    const Number old = statement.base >= 0 ? Number{base.value(i), base.error(i)}
+                                           : Number{storage.values[at], storage.errors[at]};
+    const double before = storage.values[at] == 0 ? 0 : storage.terms[at];
+    const double magnitude = before > 0 ? rescaled(storage.magnitudes[at], storage.values[at], old.value) : 0;
+    update.tags[i] = 0;
+    update.terms[i] = before + terms.terms;
+    update.magnitudes[i] = magnitude + terms.magnitude;
+    const Number operands[2] = {old, {terms.value, terms.error}};
+    Number sum = apply(Function::add, ScalarType::f64, 0, operands);
+    if (std::isfinite(sum.value) && rounding > 0 && update.magnitudes[i] > 0)
+      sum.error += rounding * std::max(0.0, sum_roundings(update.terms[i]) * (update.magnitudes[i] + terms.error) -
+                                                sum_roundings(before) * magnitude) + kTiny;
+    update.numbers[i] = evaluator_.perturbed(sum);
+  }
+  return update;
+}
+
+Machine::Update Machine::allocate_update(std::size_t count) {
+  Arena& arena = evaluator_.arena();
+  return {arena.allocate<Number>(count), arena.allocate<std::uint64_t>(count), arena.allocate<double>(count),
+          arena.allocate<double>(count)};
 }
 
 // What a number of the expression's type becomes in a place of type `type`.
 Number Machine::stored(const StatementNode& statement, ScalarType type, Number number) const {
-  if (statement.expr_type == type || widens(statement.expr_type, type)) return settle(type, number);
+  if (statement.expr_type == type || widens(statement.expr_type, type)) return evaluator_.settled(type, number);
   return narrow(type, number, false);
 }
 
 // Where the target's elements lie in its storage, lane by lane.
-const std::size_t* Machine::places_of(const LocalValue& value, const Storage& storage, const Points& points) {
+const std::size_t* Machine::places_of(const StatementNode& statement, const Points& points) {
+  const LocalValue& value = program_.values[position(statement.target)];
+  const Storage& storage = evaluator_.storage(statement.target);
   Arena& arena = evaluator_.arena();
   double* sum = arena.allocate<double>(points.count);
   std::fill_n(sum, points.count, 0.0);
@@ -289,51 +373,39 @@ const std::size_t* Machine::places_of(const LocalValue& value, const Storage& st
   return places;
 }
 
-void Machine::write_value(const StatementNode& statement, const Points& points, const Lanes& lanes, const Lanes* when) {
+void Machine::write_value(const StatementNode& statement, const Points& points, const Update& update,
+                          const Lanes* when) {
   const LocalValue& value = program_.values[position(statement.target)];
-  Storage& storage = evaluator_.storage(statement.target);
-  const std::size_t* places = places_of(value, storage, points);
+  const Storage& storage = evaluator_.storage(statement.target);
+  const std::size_t* places = places_of(statement, points);
   for (std::size_t i = 0; i < points.count; ++i) {
-    const std::size_t at = places[i];
-    Number number = {lanes.value(i), lanes.error(i)};
-    std::uint64_t tag = lanes.tag(i);
-    const bool unsure = when != nullptr && when->error(i) > 0;
-    if ((statement.accumulate || unsure) && storage.defined[at] == 0) {
-      evaluator_.fail_once(statement.span, fmt::format("'{}' is updated at a point where it is undefined", value.name));
-      return;
+    Write write = {places[i], stored(statement, value.type, update.numbers[i]), update.tags[i], update.terms[i],
+                   update.magnitudes[i]};
+    if (when != nullptr && when->error(i) > 0) {
+      if (storage.defined[write.at] == 0) {
+        evaluator_.fail_once(statement.span, fmt::format("'{}' is updated at a point where it is undefined", value.name));
+        return;
+      }
+      const Number old = {storage.values[write.at], storage.errors[write.at]};
+      const Number branches[3] = {{when->value(i), when->error(i)}, write.number, old};
+      write.number = apply(Function::select, value.type, 0, branches);
+      write.tag = 0;
     }
-    const Number old = {storage.values[at], storage.errors[at]};
-    if (statement.accumulate) {
-      const std::array<Number, 2> both = {old, number};
-      number = evaluator_.perturbed(apply(Function::add, value.type, statement.accumulate_rounding, both.data()));
-      tag = 0;
-    }
-    number = evaluator_.exact_if_perturbed(stored(statement, value.type, number));
-    if (unsure) {
-      const std::array<Number, 3> branches = {Number{when->value(i), when->error(i)}, number, old};
-      number = apply(Function::select, value.type, 0, branches.data());
-      tag = 0;
-    }
-    if (statement.reads_target) {
-      pending_.push_back({at, number, tag});
-      continue;
-    }
-    storage.values[at] = number.value;
-    storage.errors[at] = number.error;
-    if (value.tagged) storage.tags[at] = tag != 0 ? tag : evaluator_.next_tag();
-    storage.defined[at] = 1;
+    if (statement.reads_target)
+      pending_.push_back(write);
+    else
+      commit(statement.target, write);
   }
 }
 
-void Machine::commit_pending(const StatementNode& statement) {
-  Storage& storage = evaluator_.storage(statement.target);
-  for (const Write& write : pending_) {
-    storage.values[write.at] = write.number.value;
-    storage.errors[write.at] = write.number.error;
-    if (!storage.tags.empty()) storage.tags[write.at] = write.tag != 0 ? write.tag : evaluator_.next_tag();
-    storage.defined[write.at] = 1;
-  }
-  pending_.clear();
+void Machine::commit(int target, const Write& write) {
+  Storage& storage = evaluator_.storage(target);
+  storage.values[write.at] = write.number.value;
+  storage.errors[write.at] = write.number.error;
+  if (!storage.tags.empty()) storage.tags[write.at] = write.tag != 0 ? write.tag : evaluator_.next_tag();
+  if (!storage.terms.empty()) storage.terms[write.at] = write.terms;
+  if (!storage.magnitudes.empty()) storage.magnitudes[write.at] = write.magnitude;
+  storage.defined[write.at] = 1;
 }
 
 void Machine::write_tensor(const StatementNode& statement, const Points& points, const Lanes& lanes,

@@ -35,6 +35,8 @@ void Evaluator::lay_out(int value, std::size_t points) {
   s.values.resize(size);
   s.errors.resize(size);
   if (local.tagged) s.tags.resize(size);
+  if (local.accumulates) s.magnitudes.resize(size);
+  if (local.accumulates) s.terms.resize(size);
   s.defined.assign(size, 0);
 }
 
@@ -263,7 +265,7 @@ Lanes Evaluator::convert(const Node& node, const Points& points) {
   double* errors = arena_.allocate<double>(n);
   for (std::size_t i = 0; i < n; ++i) {
     const Number number = {operand.value(i), operand.error(i)};
-    const Number result = from == node.type            ? settle(node.type, number)
+    const Number result = from == node.type            ? settled(node.type, number)
                           : widens(from, node.type) ? number
                                                     : narrow(node.type, number, node.step);
     values[i] = result.value;

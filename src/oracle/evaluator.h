@@ -17,6 +17,7 @@ struct Storage {
   std::vector<std::int64_t> first, length;  // by axis of the value
   std::size_t per_point = 1;
   std::vector<double> values, errors;
+  std::vector<double> magnitudes, terms;  // of values that sums are added to: of |term|, and how many
   std::vector<std::uint64_t> tags;
   std::vector<std::uint8_t> defined;
 };
@@ -42,6 +43,9 @@ class Evaluator {
   // The node at the points; valid until the caller's Scratch ends.
   [[nodiscard]] Lanes evaluate(int node, const Points& points);
 
+  // The terms of a reduction, for each of the points.
+  [[nodiscard]] const Fold* fold(const Node& node, const Points& points);
+
   // The points at which `condition` (a node, or -1 for all) holds; `kept` receives their lanes if some do not.
   [[nodiscard]] Points restrict(const Points& points, int condition, const std::uint32_t** kept);
 
@@ -56,7 +60,8 @@ class Evaluator {
   // From now on every error is made, of a random sign, instead of counted.
   void perturb(std::uint64_t seed) { noise_ = Random(seed); }
   [[nodiscard]] Number perturbed(Number number);
-  [[nodiscard]] Number exact_if_perturbed(Number number) const { return {number.value, noise_ ? 0 : number.error}; }
+  // settle(), but for a perturbed run, whose numbers are those of the program and move no more.
+  [[nodiscard]] Number settled(ScalarType type, Number number) const { return noise_ ? number : settle(type, number); }
 
   [[nodiscard]] Arena& arena() { return arena_; }
   void fail_once(SourceSpan span, std::string message);

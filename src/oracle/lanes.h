@@ -87,4 +87,13 @@ struct Lanes {
   [[nodiscard]] std::uint64_t tag(std::size_t lane) const { return tags == nullptr ? 0 : tags[shared ? 0 : lane]; }
 };
 
+// What the terms of a reduction have come to at one outer lane.
+struct Fold {
+  double value = 0;
+  double magnitude = 0;         // sum: of |term|
+  double error = 0;             // sum: of the terms' errors
+  double upper = 0, lower = 0;  // max and min: the largest and smallest the result can be
+  double terms = 0;
+};
+
 }  // namespace pipethreader::oracle

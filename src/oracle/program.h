@@ -51,6 +51,7 @@ struct LocalValue {
   std::vector<int> declared;
   bool carried = false;
   bool tagged = false;  // elements remember which number they hold
+  bool accumulates = false;  // sums are added to it: elements remember the magnitude and number of all terms
 };
 
 struct StatementNode {
@@ -60,7 +61,11 @@ struct StatementNode {
   int expr = -1;           // node
   int when = -1;           // node
   int active = -1;         // node: whether the enclosing loops' `where` has a point here; -1: always
+  // v += e, or v = b + sum[...] e with a base that follows from v (v * a + sum[...] e): the sums of all tiles are one sum
+  // of many terms, in any order.
   bool accumulate = false;
+  int base = -1;         // node; -1: v itself
+  bool rescale = false;  // v = v * e
   double accumulate_rounding = 0;
   bool reads_target = false;     // at other indices than its own: evaluated in full before it is written
   ScalarType expr_type = ScalarType::f32;

@@ -10,22 +10,13 @@ namespace {
 
 std::size_t position(int index) { return static_cast<std::size_t>(index); }
 
-// What the terms of one outer lane have come to.
-struct Fold {
-  double value = 0;
-  double magnitude = 0;  // sum: of |term|
-  double error = 0;      // sum: of the terms' errors
-  double upper = 0, lower = 0;  // max and min: the largest and smallest the result can be
-  std::size_t terms = 0;
-};
-
 void fold_sum(Fold& fold, const Lanes& terms, std::size_t first, std::size_t count) {
   if (terms.shared) {
     const double n = static_cast<double>(count);
     fold.value += n * terms.value(0);
     fold.magnitude += n * std::fabs(terms.value(0));
     fold.error += n * terms.error(0);
-    fold.terms += count;
+    fold.terms += static_cast<double>(count);
     return;
   }
   // Four chains each, as additions wait for one another.
@@ -50,7 +41,7 @@ void fold_sum(Fold& fold, const Lanes& terms, std::size_t first, std::size_t cou
   fold.value += (value[0] + value[1]) + (value[2] + value[3]);
   fold.magnitude += (magnitude[0] + magnitude[1]) + (magnitude[2] + magnitude[3]);
   fold.error += (error[0] + error[1]) + (error[2] + error[3]);
-  fold.terms += count;
+  fold.terms += static_cast<double>(count);
 }
 
 void fold_extremum(Fold& fold, const Lanes& terms, std::size_t first, std::size_t count, double sign) {
@@ -60,7 +51,7 @@ void fold_extremum(Fold& fold, const Lanes& terms, std::size_t first, std::size_
     fold.upper = std::fmax(fold.upper, v + e);
     fold.lower = std::fmax(fold.lower, v - e);
   }
-  fold.terms += count;
+  fold.terms += static_cast<double>(count);
 }
 
 Fold empty_fold(kernel::ReduceOp op, bool boolean) {
@@ -73,7 +64,7 @@ Number sum_of(const Fold& fold, double term_rounding) {
   if (!std::isfinite(fold.value)) return {fold.value, certain_if(fold.error < kInfinity)};
   double error = fold.error;
   if (fold.terms > 1 && fold.magnitude > 0 && term_rounding > 0)
-    error += sum_roundings(static_cast<double>(fold.terms)) * term_rounding * (fold.magnitude + fold.error) + kTiny;
+    error += sum_roundings(fold.terms) * term_rounding * (fold.magnitude + fold.error) + kTiny;
   return {fold.value, error};
 }
 
@@ -143,18 +134,29 @@ Points Evaluator::pairs(const Node& node, const Points& outer, std::size_t lane,
 }
 
 Lanes Evaluator::reduce(const Node& node, const Points& outer) {
-  std::size_t total = 1;
-  for (const int axis : node.axes) total *= static_cast<std::size_t>(span(axis).length);
   double* values = arena_.allocate<double>(outer.count);
   double* errors = arena_.allocate<double>(outer.count);
+  const Fold* folds = fold(node, outer);
+  for (std::size_t i = 0; i < outer.count; ++i) {
+    const Number number = result_of(node, folds[i]);
+    values[i] = number.value;
+    errors[i] = number.error;
+  }
+  return {values, node.exact ? nullptr : errors, nullptr, false};
+}
+
+const Fold* Evaluator::fold(const Node& node, const Points& outer) {
+  std::size_t total = 1;
+  for (const int axis : node.axes) total *= static_cast<std::size_t>(span(axis).length);
+  Fold* all = arena_.allocate<Fold>(outer.count);
+  std::fill_n(all, outer.count, empty_fold(node.reduce, node.type == ScalarType::boolean));
   const std::size_t group = total == 0 ? outer.count : std::clamp<std::size_t>(kLanes / total, 1, outer.count);
   // Few long reductions: one lane at a time, so that its indices are shared.
   const std::size_t lanes_at_once = total >= 64 ? 1 : group;
   for (std::size_t lane = 0; lane < outer.count; lane += lanes_at_once) {
     const std::size_t lanes = std::min(lanes_at_once, outer.count - lane);
     const Scratch scratch(arena_);
-    Fold* folds = arena_.allocate<Fold>(lanes);
-    std::fill_n(folds, lanes, empty_fold(node.reduce, node.type == ScalarType::boolean));
+    Fold* folds = all + lane;
     for (std::size_t first = 0; first < total; first += kLanes) {
       const std::size_t count = std::min(kLanes, total - first);
       const Scratch piece(arena_);
@@ -187,13 +189,8 @@ Lanes Evaluator::reduce(const Node& node, const Points& outer) {
         i = end;
       }
     }
-    for (std::size_t l = 0; l < lanes; ++l) {
-      const Number number = result_of(node, folds[l]);
-      values[lane + l] = number.value;
-      errors[lane + l] = number.error;
-    }
   }
-  return {values, node.exact ? nullptr : errors, nullptr, false};
+  return all;
 }
 
 }  // namespace pipethreader::oracle

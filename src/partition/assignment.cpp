@@ -62,7 +62,11 @@ class Assigner {
       } else {
         const auto& loop = std::get<task::LoopNode>(node.item);
         Context inner = context;
-        inner.loops.emplace_back(loop.axis, std::get<Loop>(graph_.kernel[loop.statement].node).where);
+        const auto& where = std::get<Loop>(graph_.kernel[loop.statement].node).where;
+        if (where) {
+          for (const ValueId v : task::values_of(graph_.kernel, *where)) at(v).in_registers = true;
+        }
+        inner.loops.emplace_back(loop.axis, where);
         visit(loop.body, inner);
       }
     }

@@ -203,7 +203,7 @@ Result<NvrtcLocation> locate_nvrtc(const NvrtcSearch& search) {
       if (auto found = try_directories(wheel_directories_of(site))) return *found;
   }
   return fail_at({}, {}, "NVRTC, the CUDA run-time compiler, was not found",
-                 fmt::format("install it with `python3 -m pip install nvidia-cuda-nvrtc-cu12` or a CUDA toolkit 12 or "
+                 fmt::format("install it with `python3 -m pip install nvidia-cuda-nvrtc` or a CUDA toolkit 12 or "
                              "newer, or name the library; looked in:\n    {}",
                              fmt::join(looked, "\n    ")));
 }

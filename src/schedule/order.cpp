@@ -60,6 +60,7 @@ class BodyOrder {
     for (std::size_t x = 0; x < n; ++x) {
       for (std::size_t y = x + 1; y < n; ++y) edge(x, y, before, after);
     }
+    if (impossible_) return {};
     std::vector<int> height(n, 0);  // longest way to the end, in steps that take time
     for (std::size_t round = 0; round < n; ++round) {
       for (std::size_t x = n; x-- > 0;) {
@@ -153,7 +154,7 @@ class BodyOrder {
 
   // x stands before y in the body as written.
   void edge(std::size_t x, std::size_t y, std::vector<std::vector<std::size_t>>& before,
-            std::vector<std::vector<std::size_t>>& after) const {
+            std::vector<std::vector<std::size_t>>& after) {
     const Step& a = steps_[x];
     const Step& b = steps_[y];
     const bool same_task = a.entry.task == b.entry.task;
@@ -164,6 +165,7 @@ class BodyOrder {
     };
     if (a.entry.stage == b.entry.stage) put(x, y);
     if (!in_loop_) return;
+    if (a.entry.stage > b.entry.stage) impossible_ = true;  // b would run before a
     // Of the next iteration's x and this iteration's y: in one body when y is one stage later than x.
     if (b.entry.stage == a.entry.stage + 1) put(y, x);
     // Of the next iteration's y and this iteration's x (x later in stage): both orders conflict, x first.
@@ -204,15 +206,17 @@ class BodyOrder {
   Overlap overlap_;
   std::vector<Step> steps_;
   std::map<TaskId, std::size_t> issued_;
+  bool impossible_ = false;
 };
 
 }  // namespace
 
 std::vector<Entry> order_body(const task::Graph& graph, const partition::Assignment& assignment,
                               const std::vector<TaskId>& tasks, bool in_loop, Overlap overlap) {
+  // Where the dependences do not allow the overlap, the next weaker one.
   std::vector<Entry> order = BodyOrder(graph, assignment, tasks, in_loop, overlap).run();
   if (order.empty() && !tasks.empty() && overlap != Overlap::serial) {
-    return BodyOrder(graph, assignment, tasks, in_loop, Overlap::serial).run();
+    return order_body(graph, assignment, tasks, in_loop, static_cast<Overlap>(static_cast<int>(overlap) - 1));
   }
   return order;
 }

@@ -95,7 +95,7 @@ class Unroller {
   }
 
   // The items whose stage is in [low, high], for the iteration that stage 0 is in.
-  void computer(const std::vector<Item>& items, const std::vector<AxisId>& level, int low, int high,
+  void computer(const std::vector<Item>& items, const std::vector<kernel::StatementId>& level, int low, int high,
                 std::int64_t iteration) {
     struct Use {
       std::size_t ring, first, last;
@@ -140,10 +140,10 @@ class Unroller {
     }
   }
 
-  void walk(const LoopTree& loop, std::vector<AxisId> level) {
+  void walk(const LoopTree& loop, std::vector<kernel::StatementId> level) {
     const std::int64_t count = trips(loop);
     const std::size_t index = trips_.at(loop.statement);
-    level.push_back(loop.axis);
+    level.push_back(loop.statement);
     for (std::int64_t n = 0; count > 0 && n < count + loop.stages - 1; ++n) {
       traces_.computer.push_back({Step::Kind::begin, {}, n, 0, static_cast<std::int64_t>(index)});
       const int low = n < count ? 0 : 1;
@@ -154,7 +154,7 @@ class Unroller {
     advance(level, count);
   }
 
-  void advance(const std::vector<AxisId>& level, std::int64_t count) {
+  void advance(const std::vector<kernel::StatementId>& level, std::int64_t count) {
     for (std::size_t r = 0; r < program_.rings.size(); ++r) {
       if (program_.rings[r].level == level) cursors_[r] += count;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "task/affine.h"
+#include "task/explicit_axes.h"
 #include "task/products.h"
 #include "task/rewrite.h"
 #include "task/streaming.h"
@@ -326,8 +327,9 @@ std::vector<AxisId> Graph::tiled_axes(ValueId value) const {
 }
 
 Result<Graph> build(const Kernel& kernel, const Limits& limits) {
-  const std::set<AxisId> tiled = choose_tiled(kernel);
-  auto streamed = stream(kernel, tiled, limits);
+  const Kernel whole = with_explicit_axes(kernel);
+  const std::set<AxisId> tiled = choose_tiled(whole);
+  auto streamed = stream(whole, tiled, limits);
   if (!streamed) return tl::unexpected(streamed.error());
   return Builder(std::move(*streamed), tiled).run();
 }

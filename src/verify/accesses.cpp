@@ -18,10 +18,10 @@ void Machine::happen(int event) {
   state_.sets.forget(event);
 }
 
-bool Machine::must_know(int index, const Bits& events, const std::string& what, Witness::Fault kind) {
-  const int missing = state_.sets.first_missing(model_.known(index), events, state_.active);
+// `missing` is an event that the lane should be behind and is not; -1: none.
+bool Machine::ordered(int index, int missing, const char* what, const Buffer& buffer) {
   if (missing < 0) return true;
-  fail(kind, index, fmt::format("{}, and nothing orders it behind {}", what, model_.describe(missing)));
+  fail(Witness::Fault::race, index, fmt::format("{} {}, and nothing orders it behind {}", what, buffer.name, model_.describe(missing)));
   return false;
 }
 
@@ -42,7 +42,8 @@ void Machine::write(int index, int block, const SharedAccess& access, const Plac
   for (const int atom : access.atoms) {
     const Location& location = model_.locations[at(first + atom)];
     ContentState& content = state_.contents[at(first + atom)];
-    if (!must_know(index, location.accesses, "writes " + buffer.name, Witness::Fault::race)) return;
+    const int missing = state_.sets.first_missing(model_.known(index), location.accesses, state_.active);
+    if (!ordered(index, missing, "writes", buffer)) return;
     const bool written = content.writer != ContentState::Writer::none;
     if (by_copy && content.writer == ContentState::Writer::threads && !knows(index, location.fence)) {
       return fail(Witness::Fault::race, index,
@@ -81,10 +82,11 @@ void Machine::read(int index, const SharedAccess& access, const Place& where, in
                               written ? fmt::format("fill {}", content.fill) : "nothing yet",
                               early ? "; nothing makes it wait for that fill" : ""));
     }
-    Bits needed(static_cast<int>(model_.events.size()));
-    needed.set(location.write);
-    if (kind != 0 && content.writer == ContentState::Writer::threads) needed.set(location.fence);
-    if (!must_know(index, needed, "reads " + buffer.name, Witness::Fault::race)) return;
+    const bool needs_fence = kind != 0 && content.writer == ContentState::Writer::threads;
+    const int missing = !knows(index, location.write)                   ? location.write
+                        : needs_fence && !knows(index, location.fence) ? location.fence
+                                                                       : -1;
+    if (!ordered(index, missing, "reads", buffer)) return;
     const int event = location.reads[at(kind)][at(index)];
     happen(event);
     if (into != nullptr) {

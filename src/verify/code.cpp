@@ -220,7 +220,7 @@ class Compiler {
   Result<void> compile(const Instr&, const Let& op) {
     const auto value = uniform(op.value);
     if (!value) return tl::unexpected(value.error());
-    assign(op.var, *value, constant(op.value));
+    assign(op.var, terms_.named(*value), constant(op.value));
     return {};
   }
 

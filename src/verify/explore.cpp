@@ -9,6 +9,9 @@
 namespace pipethreader::verify {
 namespace {
 
+// Long loops of constant length ask nothing; their states are compared every so many steps.
+constexpr std::int64_t steps_between_states = 1000;
+
 struct Node {
   std::int64_t parent = -1;
   Turn turn;
@@ -36,7 +39,7 @@ Exploration explore(const Model& model, std::int64_t budget) {
     auto [state, node] = std::move(waiting.front());
     waiting.pop_front();
     Machine machine(model, state);
-    result.fault = machine.run();
+    result.fault = machine.run(steps_between_states);
     if (result.fault) {
       for (std::int64_t n = node; n > 0; n = nodes[static_cast<std::size_t>(n)].parent) {
         result.way.push_back(nodes[static_cast<std::size_t>(n)].turn);
@@ -44,14 +47,17 @@ Exploration explore(const Model& model, std::int64_t budget) {
       std::reverse(result.way.begin(), result.way.end());
       return result;
     }
-    const auto decision = machine.decision();
-    if (!decision) continue;  // all have ended
-    tidy(model, state);
-    // What is forgotten may renumber nothing: the decision's variables belong to a lane that still asks.
+    const auto decision = machine.paused() ? std::nullopt : machine.decision();
+    if (!machine.paused() && !decision) continue;  // all have ended
+    tidy(model, state);  // the decision's variables stay: a lane still asks for them
     if (!seen.insert(encode(model, state)).second) continue;
     if (++result.states > budget) {
       result.over_budget = true;
       return result;
+    }
+    if (!decision) {
+      waiting.emplace_back(std::move(state), node);
+      continue;
     }
     for (const bool yes : {true, false}) {
       State next = state;

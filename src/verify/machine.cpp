@@ -22,17 +22,26 @@ void Machine::fail(Witness::Fault kind, int lane, const std::string& text) {
   if (!fault_) fault_ = Fault{kind, fmt::format("{}: {}", who(lane), text)};
 }
 
-std::optional<Fault> Machine::run() {
+// In each round every lane goes on until it must wait or has begun an iteration of an outermost loop.
+std::optional<Fault> Machine::run(std::int64_t pause) {
   open_.assign(at(model_.lanes), std::nullopt);
+  std::int64_t steps = 0;
   bool moved = true;
-  while (moved && !fault_) {
+  while (moved && !fault_ && !paused_) {
     moved = false;
     for (int index = 0; index < model_.lanes && !fault_; ++index) {
       open_[at(index)].reset();
-      while (!fault_ && lane(index).mode == LaneMode::running && advance(index) == Progress::advanced) moved = true;
+      for (bool go_on = true; go_on && !fault_ && lane(index).mode == LaneMode::running;) {
+        const Step& now = step(index);
+        if (advance(index) != Progress::advanced) break;
+        moved = true;
+        ++steps;
+        go_on = now.what != Do::loop_next || now.depth > 0;
+      }
     }
+    paused_ = moved && steps >= pause;
   }
-  if (fault_) return fault_;
+  if (fault_ || paused_) return fault_;
   const bool all_ended =
       std::all_of(state_.lanes.begin(), state_.lanes.end(), [](const LaneState& l) { return l.mode == LaneMode::ended; });
   if (all_ended) {

@@ -34,7 +34,9 @@ class Machine {
       : model_(model), state_(state), decider_(model, state), answers_(answers) {}
 
   // Until every lane has ended, waits, or stands before an open decision. Fails at the first fault; a deadlock is one.
-  [[nodiscard]] std::optional<Fault> run();
+  // With `pause`, stops earlier, after so many steps and at a point that comes again in each iteration of a loop.
+  [[nodiscard]] std::optional<Fault> run(std::int64_t pause = INT64_MAX);
+  [[nodiscard]] bool paused() const { return paused_; }
 
   // The decision to take next; nothing when all lanes have ended.
   [[nodiscard]] std::optional<OpenDecision> decision() const;
@@ -48,6 +50,7 @@ class Machine {
   Answers* answers_ = nullptr;
   std::optional<Fault> fault_;
   std::vector<std::optional<OpenPoint>> open_;  // by lane
+  bool paused_ = false;
 
   [[nodiscard]] LaneState& lane(int index) { return state_.lanes[static_cast<std::size_t>(index)]; }
   [[nodiscard]] const Step& step(int index) const;
@@ -89,7 +92,7 @@ class Machine {
   void threads_meet(int lane);
 
   // accesses.cpp
-  [[nodiscard]] bool must_know(int lane, const Bits& events, const std::string& what, Witness::Fault kind);
+  [[nodiscard]] bool ordered(int lane, int missing, const char* what, const program::Buffer& buffer);
   void happen(int event);
   void write(int lane, int block, const SharedAccess& access, const Place& place, bool by_copy);
   void read(int lane, const SharedAccess& access, const Place& place, int kind, Bits* into);

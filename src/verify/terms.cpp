@@ -353,6 +353,21 @@ Linear Terms::joined(const Linear& sum) {
   return plus(counters, atom_sum(std::move(whole)), sign);
 }
 
+Linear Terms::named(const Linear& sum) {
+  for (const auto& term : sum.terms) {
+    const Atom part = atom(term.first);
+    const bool choice = part.kind == Atom::Kind::opaque &&
+                        (part.function == Function::min || part.function == Function::max || part.function == Function::select);
+    if (!choice) continue;
+    Atom whole;
+    whole.kind = Atom::Kind::opaque;
+    whole.function = Function::add;
+    whole.args = {sum, Linear{}};
+    return atom_sum(std::move(whole));
+  }
+  return sum;
+}
+
 // --- values ------------------------------------------------------------------------------------------------------
 
 Interval Terms::bounds(const Linear& sum, const Scope& scope) const {

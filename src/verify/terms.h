@@ -82,6 +82,8 @@ class Terms {
   [[nodiscard]] std::optional<Linear> build(program::ExprId expr, const Scope& scope);
   [[nodiscard]] Question question(const Linear& truth);       // truth != 0
   [[nodiscard]] Question at_least_zero(const Linear& sum);
+  // What a Let names: one atom when it holds a choice (min, max, select), so that all lanes ask about the same unknown.
+  [[nodiscard]] Linear named(const Linear& sum);
   [[nodiscard]] Linear counter(int depth);
   [[nodiscard]] Linear item();
   [[nodiscard]] Linear floor_division(const Linear& a, std::int64_t divisor);

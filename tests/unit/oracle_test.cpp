@@ -3,12 +3,21 @@
 #include <cmath>
 #include <limits>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "base/scalar_type.h"
+#include "kernel/kernel.h"
 
 namespace pipethreader::oracle {
 namespace {
 
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
 constexpr double kInf = std::numeric_limits<double>::infinity();
+const double kNaN = std::nan("");
 
 kernel::Kernel kernel_of(const std::string& text) {
   auto parsed = kernel::parse(text, "test.stask");
@@ -24,20 +33,27 @@ kernel::Kernel kernel_of(const std::string& text) {
   return *checked;
 }
 
-// An input tensor with the given values.
+// Inputs given one by one, in the order of the kernel's tensors; one-dimensional unless a shape is given.
+Inputs inputs_of(std::vector<std::int64_t> sizes, std::vector<TensorData> tensors, std::vector<double> scalars = {}) {
+  return {std::move(sizes), std::move(tensors), std::move(scalars)};
+}
 
+TensorData row(std::vector<double> values) {
+  const auto size = static_cast<std::int64_t>(values.size());
+  return {{size}, std::move(values)};
+}
 
 Outputs run(const kernel::Kernel& kernel, const Inputs& inputs, const Partition& partition = Partition::whole()) {
   auto outputs = evaluate(kernel, inputs, partition);
   if (!outputs) {
     ADD_FAILURE() << outputs.error().format();
-    return {};
+    return {{OutputTensor{}}};
   }
   return *outputs;
 }
 
-Inputs random(const kernel::Kernel& kernel, std::vector<std::int64_t> sizes, std::uint64_t seed = 1) {
-  auto inputs = random_inputs(kernel, sizes, seed);
+Inputs random(const kernel::Kernel& kernel, const std::vector<std::int64_t>& sizes, const std::vector<Range>& ranges = {}) {
+  auto inputs = random_inputs(kernel, sizes, 1, ranges);
   if (!inputs) {
     ADD_FAILURE() << inputs.error().format();
     return {};
@@ -45,10 +61,28 @@ Inputs random(const kernel::Kernel& kernel, std::vector<std::int64_t> sizes, std
   return *inputs;
 }
 
+const std::vector<double>& values(const Outputs& outputs, std::size_t tensor = 0) {
+  return outputs.tensors[tensor].data.values;
+}
+
+const std::vector<double>& bounds(const Outputs& outputs, std::size_t tensor = 0) {
+  return outputs.tensors[tensor].bounds;
+}
+
+Report report(const Outputs& expected, const std::vector<double>& actual) {
+  auto compared = compare(expected, {actual});
+  if (!compared) {
+    ADD_FAILURE() << compared.error().format();
+    return {};
+  }
+  return *compared;
+}
+
 constexpr const char* kFlashAttention = R"(
 kernel flash_attention(Q: f16[B,H,S,D], K: f16[B,G,T,D], V: f16[B,G,T,D], scale: f32) -> (O: f16[B,H,S,D]) {
   option causal: bool = true;
-  require G > 0;  require H % G == 0;
+  require G > 0;
+  require H % G == 0;
   parallel b: B, h: H, i: S;
   inner d: D;
   carry m[i] = -inf, l[i] = 0, o[i,d] = 0;
@@ -67,37 +101,459 @@ kernel flash_attention(Q: f16[B,H,S,D], K: f16[B,G,T,D], V: f16[B,G,T,D], scale:
 }
 )";
 
+// Softmax attention written down directly, for one head and one row.
+std::vector<double> attention_row(const Inputs& in, std::int64_t query_row, std::int64_t key_head, std::int64_t keys) {
+  const std::int64_t D = in.sizes[3], T = in.tensors[1].shape[2];
+  const auto at = [&](std::size_t t, std::int64_t r, std::int64_t d) {
+    return in.tensors[t].values[static_cast<std::size_t>(r * D + d)];
+  };
+  std::vector<double> sum(static_cast<std::size_t>(D), 0);
+  double total = 0;
+  for (std::int64_t j = 0; j < keys; ++j) {
+    double s = 0;
+    for (std::int64_t k = 0; k < D; ++k) s += at(0, query_row, k) * at(1, key_head * T + j, k);
+    const double weight = std::exp2(s * in.scalars[0]);
+    total += weight;
+    for (std::int64_t d = 0; d < D; ++d) sum[static_cast<std::size_t>(d)] += weight * at(2, key_head * T + j, d);
+  }
+  for (double& value : sum) value = total > 0 ? value / total : 0;
+  return sum;
+}
+
 TEST(Oracle, FlashAttentionIsSoftmaxAttention) {
   const auto kernel = kernel_of(kFlashAttention);
-  const std::int64_t B = 1, H = 2, S = 9, D = 8, G = 1, T = 11;
-  const Inputs inputs = random(kernel, {B, H, S, D, G, T});
+  const std::int64_t H = 4, S = 9, D = 8, G = 2, T = 6;  // more queries than keys
+  const Inputs inputs = random(kernel, {1, H, S, D, G, T}, {{"Q", -2, 2}, {"scale", 1, 1}});
   for (const Partition& partition : {Partition::whole(), Partition::one(), Partition::fixed(4), Partition::ragged(3)}) {
     const Outputs outputs = run(kernel, inputs, partition);
-    ASSERT_EQ(outputs.tensors.size(), 1u);
-    const auto at = [&](std::size_t t, std::int64_t h, std::int64_t i, std::int64_t d) {
-      return inputs.tensors[t].values[static_cast<std::size_t>((h * inputs.tensors[t].shape[2] + i) * D + d)];
-    };
+    EXPECT_THAT(outputs.tensors[0].written, Each(1));
     for (std::int64_t h = 0; h < H; ++h)
       for (std::int64_t i = 0; i < S; ++i) {
-        std::vector<double> weight;
-        double total = 0;
-        for (std::int64_t j = 0; j <= i; ++j) {
-          double s = 0;
-          for (std::int64_t k = 0; k < D; ++k) s += at(0, h, i, k) * at(1, 0, j, k);
-          weight.push_back(std::exp2(s * inputs.scalars[0]));
-          total += weight.back();
-        }
+        const std::vector<double> expected = attention_row(inputs, h * S + i, h / (H / G), std::min(T, i + 1));
         for (std::int64_t d = 0; d < D; ++d) {
-          double o = 0;
-          for (std::int64_t j = 0; j <= i; ++j) o += weight[static_cast<std::size_t>(j)] * at(2, 0, j, d);
-          const std::size_t k = static_cast<std::size_t>((h * S + i) * D + d);
-          const double bound = outputs.tensors[0].bounds[k];
-          EXPECT_NEAR(outputs.tensors[0].data.values[k], o / total, bound + 0x1p-11);
-          EXPECT_LT(bound, 4e-3);
-          EXPECT_EQ(outputs.tensors[0].written[k], 1);
+          const auto k = static_cast<std::size_t>((h * S + i) * D + d);
+          EXPECT_NEAR(values(outputs)[k], expected[static_cast<std::size_t>(d)], bounds(outputs)[k]);
+          EXPECT_LT(bounds(outputs)[k], 4e-3);
         }
       }
   }
+}
+
+TEST(Oracle, AMissingKeyIsOutsideTheBound) {
+  const auto kernel = kernel_of(kFlashAttention);
+  const std::int64_t S = 4, D = 8, T = 40;
+  auto specialised = kernel::specialise(kernel, {}, {{"causal", 0}});
+  ASSERT_TRUE(specialised) << specialised.error().format();
+  const Inputs inputs = random(*specialised, {1, 1, S, D, 1, T});
+  const Outputs outputs = run(*specialised, inputs, Partition::fixed(16));
+  std::vector<double> right, wrong;
+  for (std::int64_t i = 0; i < S; ++i) {
+    for (double value : attention_row(inputs, i, 0, T)) right.push_back(round_to(ScalarType::f16, value));
+    for (double value : attention_row(inputs, i, 0, T - 1)) wrong.push_back(round_to(ScalarType::f16, value));
+  }
+  EXPECT_TRUE(report(outputs, right).ok()) << report(outputs, right).format();
+  EXPECT_GT(report(outputs, wrong).wrong, static_cast<std::int64_t>(wrong.size()) / 2);
+}
+
+constexpr const char* kMatmul = R"(
+kernel matmul(A: f16[M,K], B: f16[K,N]) -> (C: f16[M,N]) {
+  parallel i: M, j: N;
+  carry acc[i,j] = 0;
+  for k: K { acc[i,j] += sum[k] A[i,k] * B[k,j]; }
+  C[i,j] = f16(acc[i,j]);
+}
+)";
+
+TEST(Oracle, MatmulAndItsBound) {
+  const auto kernel = kernel_of(kMatmul);
+  const Inputs inputs = random(kernel, {5, 33, 7});
+  const Outputs outputs = run(kernel, inputs, Partition::fixed(8));
+  for (std::size_t i = 0; i < 5; ++i)
+    for (std::size_t j = 0; j < 7; ++j) {
+      double sum = 0;
+      for (std::size_t k = 0; k < 33; ++k) sum += inputs.tensors[0].values[i * 33 + k] * inputs.tensors[1].values[k * 7 + j];
+      EXPECT_EQ(values(outputs)[i * 7 + j], round_to(ScalarType::f16, sum));
+      // The products are exact and few additions round: at most the rounding to f16 can flip.
+      EXPECT_LE(bounds(outputs)[i * 7 + j], 2 * unit_roundoff(ScalarType::f16) * std::fabs(sum));
+    }
+}
+
+TEST(Oracle, WholeNumbersAreExactButCarryABound) {
+  const auto kernel = kernel_of("kernel k(A: f16[N]) -> (S: f32[]) { S[] = sum[i: N] A[i] * A[i]; }");
+  const Outputs outputs = run(kernel, inputs_of({3}, {row({1, 2, 3})}));
+  EXPECT_EQ(values(outputs)[0], 14);
+  EXPECT_NEAR(bounds(outputs)[0], 2 * 2 * 0x1p-24 * 14, 1e-12);  // two additions, two roundoffs each
+}
+
+TEST(Oracle, LongSumsAreChargedLessThanTheWorstCase) {
+  const auto kernel = kernel_of("kernel k(A: f32[N]) -> (S: f32[]) { S[] = sum[i: N] A[i]; }");
+  const std::vector<double> ones(100000, 1);
+  const Outputs outputs = run(kernel, inputs_of({100000}, {row(ones)}));
+  EXPECT_EQ(values(outputs)[0], 100000);
+  EXPECT_LT(bounds(outputs)[0], 0.15 * 1e5 * 1e5 * 0x1p-24);
+  EXPECT_GT(bounds(outputs)[0], 8 * std::sqrt(1e5) * 1e5 * 0x1p-24);
+}
+
+TEST(Oracle, EmptySizes) {
+  const auto matmul = kernel_of(kMatmul);
+  EXPECT_THAT(values(run(matmul, random(matmul, {2, 0, 3}))), ElementsAre(0, 0, 0, 0, 0, 0));
+  EXPECT_TRUE(values(run(matmul, random(matmul, {0, 4, 3}))).empty());
+  const auto extremes = kernel_of(R"(
+    kernel k(A: f32[N]) -> (X: f32[], Y: f32[], Z: f32[]) {
+      X[] = max[i: N] A[i];  Y[] = min[i: N] A[i];  Z[] = sum[i: N] A[i];
+    })");
+  const Outputs outputs = run(extremes, random(extremes, {0}));
+  EXPECT_EQ(values(outputs, 0)[0], -kInf);
+  EXPECT_EQ(values(outputs, 1)[0], kInf);
+  EXPECT_EQ(values(outputs, 2)[0], 0);
+  EXPECT_EQ(bounds(outputs, 0)[0], 0);
+}
+
+TEST(Oracle, StateWithoutAPointInTheDomainStaysUnchanged) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f32[N]) -> (L: f32[M], C: f32[M]) {
+      parallel i: M;
+      carry last[i] = 100, c[i] = 0;
+      for j: N where j < i {
+        last[i] = max[j] A[j] * 0 + 7;
+        c[i] += sum[j] A[j];
+      }
+      L[i] = last[i];
+      C[i] = c[i];
+    })");
+  for (const Partition& partition : {Partition::whole(), Partition::one(), Partition::ragged(1)}) {
+    const Outputs outputs = run(kernel, inputs_of({3, 5}, {row({1, 2, 4}), {}, {}}), partition);
+    EXPECT_THAT(values(outputs, 0), ElementsAre(100, 7, 7, 7, 7));
+    EXPECT_THAT(values(outputs, 1), ElementsAre(0, 1, 3, 7, 7));
+  }
+}
+
+TEST(Oracle, ReductionsSeeOnlyTheDomainEvenOfNaN) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f32[N]) -> (S: f32[]) {
+      carry s = 0;
+      for j: N where j % 2 == 0 { s += sum[j] A[j]; }
+      S[] = s;
+    })");
+  EXPECT_EQ(values(run(kernel, inputs_of({4}, {row({1, kNaN, 2, kInf})})))[0], 3);
+}
+
+TEST(Oracle, PaddedWindow) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f32[N]) -> (B: f32[N]) {
+      parallel i: N;
+      B[i] = sum[r: 3 where i + r - 1 >= 0 && i + r - 1 < N] A[i + r - 1];
+    })");
+  EXPECT_THAT(values(run(kernel, inputs_of({4}, {row({1, 2, 3, 4})}))), ElementsAre(3, 6, 9, 7));
+}
+
+TEST(Oracle, WhenKeepsTheOldValue) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f32[N]) -> (B: f32[N]) {
+      parallel i: N;
+      v[i] = A[i];
+      v[i] = 1 / A[i] when A[i] != 0;
+      B[i] = v[i] when i != 2;
+    })");
+  const Outputs outputs = run(kernel, inputs_of({4}, {row({0, 2, 8, 0.5})}));
+  EXPECT_EQ(values(outputs)[0], 0);
+  EXPECT_EQ(bounds(outputs)[0], 0);
+  EXPECT_EQ(values(outputs)[1], 0.5);
+  EXPECT_EQ(values(outputs)[3], 2);
+  EXPECT_THAT(outputs.tensors[0].written, ElementsAre(1, 1, 0, 1));
+  EXPECT_EQ(report(outputs, {0, 0.5, kNaN, 2}).unwritten, 1);
+}
+
+TEST(Oracle, AssignmentReadsOldElements) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f32[N]) -> (B: f32[N]) {
+      inner d: N;
+      v[d] = A[d];
+      v[d] = v[N - 1 - d] + 0;
+      B[d] = v[d];
+    })");
+  EXPECT_THAT(values(run(kernel, inputs_of({3}, {row({1, 2, 3})}))), ElementsAre(3, 2, 1));
+}
+
+TEST(Oracle, AConditionWithinItsErrorAllowsBothOutcomes) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f32[N], B: f32[N]) -> (C: f32[N]) {
+      parallel i: N;
+      x[i] = exp(A[i]);
+      C[i] = select(x[i] > B[i], 5, 3);
+    })");
+  const double e = round_to(ScalarType::f32, std::exp(1.0));
+  const Outputs outputs = run(kernel, inputs_of({3}, {row({1, 1, 1}), row({e, 2, 3})}));
+  EXPECT_EQ(bounds(outputs)[0], 2);  // 3 or 5
+  EXPECT_THAT(values(outputs), ElementsAre(::testing::_, 5, 3));
+  EXPECT_EQ(bounds(outputs)[1], 0);  // decided
+  EXPECT_EQ(bounds(outputs)[2], 0);
+}
+
+TEST(Oracle, ANumberMinusItselfIsExactlyZero) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f32[N]) -> (B: f32[N], C: f32[N]) {
+      parallel i: N;
+      m[i] = exp(A[i]);
+      x[i] = exp(A[i] - 5);
+      n[i] = max(m[i], x[i]);
+      B[i] = exp2(m[i] - n[i]);
+      C[i] = exp2(x[i] - n[i]);
+    })");
+  const Outputs outputs = run(kernel, random(kernel, {4}));
+  EXPECT_THAT(values(outputs, 0), Each(1));
+  EXPECT_THAT(bounds(outputs, 0), Each(0));
+  EXPECT_THAT(bounds(outputs, 1), Each(::testing::Gt(0)));
+}
+
+TEST(Oracle, ConversionsRoundAndSmallErrorsCanOnlyFlipThem) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f32[N]) -> (B: f16[N], C: bf16[N]) {
+      parallel i: N;
+      B[i] = f16(A[i]);
+      C[i] = bf16(exp(A[i]));
+    })");
+  const Outputs outputs = run(kernel, inputs_of({4}, {row({0.3f, 70000, 1e-7, -2}), {}, {}}));
+  EXPECT_THAT(values(outputs, 0), ElementsAre(round_to(ScalarType::f16, 0.3f), kInf, 0x1p-23, -2));
+  EXPECT_THAT(bounds(outputs, 0), Each(0));  // a conversion of an exact number is exact
+  for (std::size_t i : {0u, 2u, 3u}) {
+    const double step = 2 * unit_roundoff(ScalarType::bf16) * values(outputs, 1)[i];
+    EXPECT_THAT(bounds(outputs, 1)[i], ::testing::AnyOf(0, ::testing::Le(step)));
+  }
+  EXPECT_EQ(values(outputs, 1)[1], kInf);
+}
+
+TEST(Oracle, SixteenBitArithmeticIsChargedInItsOwnType) {
+  const auto elementwise = kernel_of("kernel k(A: f16[N]) -> (B: f32[N]) { parallel i: N; B[i] = f32(A[i] * A[i]); }");
+  const Outputs outputs = run(elementwise, inputs_of({1}, {row({1.5})}));
+  EXPECT_NEAR(bounds(outputs)[0], unit_roundoff(ScalarType::f16) * 2.25, 1e-9);
+}
+
+TEST(Oracle, IntegersAreExact) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: i32[N]) -> (B: i32[N], S: i32[N]) {
+      parallel i: N;
+      B[i] = A[i] / 2 + A[i] % 3 - i;
+      S[i] = sum[j: N] A[j] * N;
+    })");
+  const Outputs outputs = run(kernel, inputs_of({3}, {row({-3, 5, 7}), {}, {}}));
+  EXPECT_THAT(values(outputs, 0), ElementsAre(-2 + 0 - 0, 2 + 2 - 1, 3 + 1 - 2));
+  EXPECT_THAT(values(outputs, 1), Each(27));
+  EXPECT_THAT(bounds(outputs, 0), Each(0));
+}
+
+TEST(Oracle, SeveralLoopsAndValuesFromBefore) {
+  const auto kernel = kernel_of(R"(
+    kernel k(X: f32[M,N]) -> (P: f32[M,N]) {
+      parallel i: M;
+      carry m[i] = -inf, l[i] = 0;
+      for j: N {
+        n[i] = max(m[i], max[j] X[i,j]);
+        l[i] = l[i] * exp(m[i] - n[i]) + sum[j] exp(X[i,j] - n[i]);
+        m[i] = n[i];
+      }
+      for q: N { P[i,q] = exp(X[i,q] - m[i]) / l[i]; }
+    })");
+  const Inputs inputs = random(kernel, {3, 7});
+  for (const Partition& partition : {Partition::whole(), Partition::one(), Partition::fixed(3)}) {
+    const Outputs outputs = run(kernel, inputs, partition);
+    for (std::size_t i = 0; i < 3; ++i) {
+      double total = 0;
+      for (std::size_t j = 0; j < 7; ++j) total += std::exp(inputs.tensors[0].values[i * 7 + j]);
+      for (std::size_t j = 0; j < 7; ++j)
+        EXPECT_NEAR(values(outputs)[i * 7 + j], std::exp(inputs.tensors[0].values[i * 7 + j]) / total,
+                    bounds(outputs)[i * 7 + j]);
+    }
+  }
+}
+
+TEST(Oracle, SampledPointsEqualTheWhole) {
+  const auto kernel = kernel_of(kMatmul);
+  const Inputs inputs = random(kernel, {20, 16, 30});
+  const Outputs all = run(kernel, inputs);
+  const auto some = evaluate(kernel, inputs, Partition::whole(), {.points = 25, .seed = 3});
+  ASSERT_TRUE(some);
+  const auto& written = some->tensors[0].written;
+  const auto count = std::count(written.begin(), written.end(), 1);
+  EXPECT_GT(count, 15);
+  EXPECT_LE(count, 25);
+  EXPECT_EQ(written.front(), 1);
+  EXPECT_EQ(written.back(), 1);
+  EXPECT_EQ(report(*some, values(all)).compared, count);
+  EXPECT_TRUE(report(*some, values(all)).ok());
+}
+
+// --- faults ----------------------------------------------------------------------------------------------------------
+
+TEST(Oracle, AnAccessOutsideATensorIsAnError) {
+  auto kernel = kernel_of(R"(
+    kernel k(A: f32[N]) -> (S: f32[]) {
+      carry s = 0;
+      for j: N + 2 where j < N { s += sum[j] A[j]; }
+      S[] = s;
+    })");
+  const Inputs inputs = random(kernel, {4});
+  EXPECT_TRUE(evaluate(kernel, inputs, Partition::whole()));
+  for (auto& statement : kernel.statements)
+    if (auto* loop = std::get_if<kernel::Loop>(&statement.node)) loop->where.reset();
+  const auto outputs = evaluate(kernel, inputs, Partition::whole());
+  ASSERT_FALSE(outputs);
+  EXPECT_THAT(outputs.error().format(), HasSubstr("test.stask:4:47: error: 'A' is accessed outside its bounds"));
+}
+
+TEST(Oracle, UseOfAnUndefinedElementIsAnError) {
+  auto kernel = kernel_of(R"(
+    kernel k(A: f32[N]) -> (S: f32[N]) {
+      parallel i: N;
+      v[i] = A[i];
+      S[i] = v[i];
+    })");
+  for (auto& statement : kernel.statements)
+    if (auto* assign = std::get_if<kernel::Assign>(&statement.node)) {
+      kernel::Expr never;
+      never.type = ScalarType::boolean;
+      kernel.exprs.push_back(never);
+      assign->when = kernel::ExprId(kernel.exprs.size() - 1);
+    }
+  const auto outputs = evaluate(kernel, random(kernel, {2}), Partition::whole());
+  ASSERT_FALSE(outputs);
+  EXPECT_THAT(outputs.error().format(), HasSubstr("'v' is used at a point where it is undefined"));
+}
+
+TEST(Oracle, InputsAreChecked) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f32[N,M]) -> (S: f32[N]) {
+      require N % 2 == 0;
+      parallel i: N;
+      S[i] = sum[j: M] A[i,j];
+    })");
+  const auto fails_with = [&](const Inputs& inputs, const char* text) {
+    const auto outputs = evaluate(kernel, inputs, Partition::whole());
+    ASSERT_FALSE(outputs);
+    EXPECT_THAT(outputs.error().format(), HasSubstr(text));
+  };
+  fails_with(inputs_of({2}, {}), "expected 2 sizes");
+  fails_with(inputs_of({2, -1}, {}), "dim 'M' has the negative size -1");
+  fails_with(inputs_of({3, 1}, {{{3, 1}, {1, 2, 3}}}), "test.stask:3:15: error: the sizes do not fulfil this `require`");
+  fails_with(inputs_of({2, 1}, {row({1, 2})}), "input 'A' does not have the shape [2, 1]");
+  fails_with(inputs_of({2, 1}, {{{2, 1}, {1, 2}}}, {1}), "expected 0 scalars, found 1");
+}
+
+// --- partitions ------------------------------------------------------------------------------------------------------
+
+TEST(PartitionIndependence, HoldsForFlashAttention) {
+  const auto kernel = kernel_of(kFlashAttention);
+  const auto result = check_partition_independence(kernel, random(kernel, {1, 2, 23, 8, 1, 31}, {{"Q", -4, 4}, {"scale", 1, 1}}), 5);
+  EXPECT_TRUE(result) << result.error().format();
+}
+
+std::string why_dependent(const std::string& text, const std::vector<std::int64_t>& sizes) {
+  const auto kernel = kernel_of(text);
+  const auto result = check_partition_independence(kernel, random(kernel, sizes), 5);
+  return result ? "" : result.error().format();
+}
+
+TEST(PartitionIndependence, FindsAScaleAppliedOnceATile) {
+  EXPECT_THAT(why_dependent(R"(
+    kernel halving(A: f32[N]) -> (S: f32[]) {
+      carry s = 0;
+      for j: N { s = s * 0.5 + sum[j] A[j]; }
+      S[] = s;
+    })", {9}), HasSubstr("the result of kernel 'halving' depends on how its loops are cut into tiles: tiles of 1 against the whole"));
+}
+
+TEST(PartitionIndependence, FindsDependenceOnTheOrderUnlessOrdered) {
+  const std::string simple = R"(
+    kernel last(A: f32[N]) -> (S: f32[]) {
+      carry s = 0;
+      for j: N { s = max[j] f32(j); }
+      S[] = s;
+    })";
+  EXPECT_THAT(why_dependent(simple, {12}), HasSubstr("random order"));
+  std::string ordered = simple;
+  ordered.replace(ordered.find("for "), 4, "for ordered ");
+  EXPECT_EQ(why_dependent(ordered, {12}), "");
+}
+
+TEST(PartitionIndependence, FindsAWrongCombine) {
+  const std::string text = R"(
+    kernel total(A: f32[N]) -> (S: f32[]) {
+      carry s = 0;
+      for j: N { s += sum[j] A[j]; } combine (t) { s = s + t; }
+      S[] = s;
+    })";
+  EXPECT_EQ(why_dependent(text, {12}), "");
+  std::string wrong = text;
+  wrong.replace(wrong.find("s + t"), 5, "max(s, t)");
+  EXPECT_THAT(why_dependent(wrong, {12}), HasSubstr("combined"));
+}
+
+// --- comparison ------------------------------------------------------------------------------------------------------
+
+Outputs expected_row(std::vector<double> expected, std::vector<double> bound) {
+  OutputTensor tensor;
+  tensor.name = "O";
+  tensor.data = row(std::move(expected));
+  tensor.written.assign(bound.size(), 1);
+  tensor.bounds = std::move(bound);
+  return {{tensor}};
+}
+
+TEST(Compare, BoundsAreInclusiveAndTheWorstIsReported) {
+  const Outputs expected = expected_row({1, 2, 3, 4}, {0.5, 0, 0.25, 0.125});
+  EXPECT_TRUE(report(expected, {1.5, 2, 2.75, 4.125}).ok());
+  const Report wrong = report(expected, {1.625, 2, 3.5, 4});
+  EXPECT_EQ(wrong.compared, 4);
+  EXPECT_EQ(wrong.wrong, 2);
+  ASSERT_TRUE(wrong.worst);
+  EXPECT_THAT(wrong.worst->index, ElementsAre(2));
+  EXPECT_EQ(wrong.worst->actual, 3.5);
+  EXPECT_EQ(wrong.worst->expected, 3);
+  EXPECT_EQ(wrong.worst->bound, 0.25);
+  EXPECT_THAT(wrong.format(), HasSubstr("2 of 4 elements wrong; worst O[2]: actual 3.5, expected 3, allowed difference 0.25"));
+}
+
+TEST(Compare, NaNAndInfinityMustMatch) {
+  const Outputs expected = expected_row({kNaN, kInf, -kInf, 1}, {0, 0, 0, 10});
+  EXPECT_TRUE(report(expected, {kNaN, kInf, -kInf, 1}).ok());
+  EXPECT_EQ(report(expected, {1, kInf, -kInf, 1}).wrong, 1);
+  EXPECT_EQ(report(expected, {kNaN, -kInf, -kInf, 1}).wrong, 1);
+  EXPECT_EQ(report(expected, {kNaN, 1e300, -kInf, 1}).wrong, 1);
+  EXPECT_EQ(report(expected, {kNaN, kInf, kNaN, 1}).wrong, 1);
+  EXPECT_EQ(report(expected, {kNaN, kInf, -kInf, kNaN}).wrong, 1);
+  EXPECT_EQ(report(expected, {kNaN, kInf, -kInf, kInf}).wrong, 1);
+}
+
+TEST(Compare, ElementsWithoutABoundAreCounted) {
+  const Report accepted = report(expected_row({1, 2}, {kInf, 0}), {77, 2});
+  EXPECT_TRUE(accepted.ok());
+  EXPECT_EQ(accepted.unbounded, 1);
+}
+
+TEST(Compare, ShapesMustFit) {
+  const Outputs expected = expected_row({1, 2}, {0, 0});
+  EXPECT_THAT(compare(expected, {{1}}).error().format(), HasSubstr("output 'O' has 2 elements, found 1"));
+  EXPECT_THAT(compare(expected, {}).error().format(), HasSubstr("expected 1 outputs, found 0"));
+}
+
+// --- random inputs ---------------------------------------------------------------------------------------------------
+
+TEST(RandomInputs, AreOfTheTypeAndRangeAndRepeat) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f16[N], I: i32[N], s: f32) -> (O: f32[N]) { parallel i: N; O[i] = f32(A[i]) * s + I[i]; })");
+  const auto a = random_inputs(kernel, {1000}, 9, {{"A", 2, 3}});
+  ASSERT_TRUE(a);
+  for (double value : a->tensors[0].values) {
+    EXPECT_EQ(value, round_to(ScalarType::f16, value));
+    EXPECT_GE(value, 2);
+    EXPECT_LE(value, 3);
+  }
+  for (double value : a->tensors[1].values) EXPECT_EQ(value, std::trunc(value));
+  EXPECT_GT(a->scalars[0], 0);
+  EXPECT_EQ(a->tensors[0].values, random_inputs(kernel, {1000}, 9, {{"A", 2, 3}})->tensors[0].values);
+  EXPECT_NE(a->tensors[0].values, random_inputs(kernel, {1000}, 10, {{"A", 2, 3}})->tensors[0].values);
+  EXPECT_THAT(random_inputs(kernel, {1}, 0, {{"Q", 0, 1}}).error().format(), HasSubstr("no input is named 'Q'"));
+  EXPECT_THAT(random_inputs(kernel, {1}, 0, {{"A", 1, 0}}).error().format(), HasSubstr("the range of 'A' is empty"));
 }
 
 }  // namespace

@@ -1,0 +1,122 @@
+#include "driver/candidates.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+namespace pipethreader::driver {
+
+namespace {
+
+constexpr std::array<std::string_view, 3> overlap_names = {"serial", "deferred", "delayed"};
+constexpr std::array<std::string_view, 3> order_names = {"single", "persistent", "dynamic"};
+constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
+constexpr std::string_view known_keys =
+    "row, column, stream, element, lanes, overlap, depth, turns, order, raster, cluster, bulk";
+
+std::optional<int> number(const std::string& text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Result<int> number_in(const std::string& key, const std::string& text, int low, int high) {
+  const auto value = number(text);
+  if (!value || *value < low || *value > high) {
+    return fail("'{}' must be a number from {} to {}, found '{}'", key, low, high, text);
+  }
+  return *value;
+}
+
+template <std::size_t n>
+Result<int> one_of(const std::string& key, const std::string& text, const std::array<std::string_view, n>& names) {
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end()) return fail("'{}' must be one of {}, found '{}'", key, fmt::join(names, ", "), text);
+  return static_cast<int>(found - names.begin());
+}
+
+Result<void> force_one(Choices& c, const std::string& key, const std::string& text) {
+  struct Number {
+    std::string_view key;
+    int* target;
+    int low, high;
+  };
+  const Number numbers[] = {{"row", &c.partition.row, 1, 1024},       {"column", &c.partition.column, 1, 1024},
+                            {"stream", &c.partition.stream, 1, 1024}, {"element", &c.partition.element, 1, 65536},
+                            {"lanes", &c.partition.lanes, 1, 5},      {"raster", &c.partition.raster, 1, 1024},
+                            {"cluster", &c.partition.cluster, 1, 8},  {"depth", &c.schedule.depth, 0, 16}};
+  for (const Number& n : numbers) {
+    if (key != n.key) continue;
+    const auto value = number_in(key, text, n.low, n.high);
+    if (!value) return tl::unexpected(value.error());
+    *n.target = *value;
+    return {};
+  }
+  const auto set = [](const Result<int>& value, auto assign) -> Result<void> {
+    if (!value) return tl::unexpected(value.error());
+    assign(*value);
+    return {};
+  };
+  if (key == "overlap")
+    return set(one_of(key, text, overlap_names),
+               [&](int v) { c.schedule.overlap = static_cast<schedule::Overlap>(v); });
+  if (key == "order")
+    return set(one_of(key, text, order_names), [&](int v) { c.partition.order = static_cast<partition::Order>(v); });
+  if (key == "turns") return set(one_of(key, text, switch_names), [&](int v) { c.schedule.turns = v == 1; });
+  if (key == "bulk") return set(one_of(key, text, switch_names), [&](int v) { c.bulk = v == 1; });
+  return fail("there is no choice named '{}'; known are {}", key, known_keys);
+}
+
+Choices with(int row, int column, int stream, int lanes, schedule::Overlap overlap, int depth) {
+  Choices c;
+  c.partition.row = row;
+  c.partition.column = column;
+  c.partition.stream = stream;
+  c.partition.lanes = lanes;
+  c.schedule.overlap = overlap;
+  c.schedule.depth = depth;
+  return c;
+}
+
+}  // namespace
+
+Result<void> force(Choices& choices, const Forced& forced) {
+  for (const auto& [key, text] : forced) {
+    if (auto done = force_one(choices, key, text); !done) return done;
+  }
+  return {};
+}
+
+Result<std::vector<Candidate>> choices_for(const kernel::Kernel&, const device::Device&, const Forced& forced) {
+  using schedule::Overlap;
+  const Choices ladder[] = {
+      with(128, 128, 128, 2, Overlap::delayed, 2), with(128, 128, 64, 2, Overlap::delayed, 2),
+      with(128, 64, 64, 2, Overlap::delayed, 2),   with(64, 64, 64, 1, Overlap::delayed, 2),
+      with(64, 64, 32, 1, Overlap::serial, 2),     with(64, 32, 16, 1, Overlap::serial, 1),
+  };
+  std::vector<Candidate> candidates;
+  for (Choices choices : ladder) {
+    if (auto done = force(choices, forced); !done) return tl::unexpected(done.error());
+    const bool known =
+        std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) { return c.choices == choices; });
+    if (!known) candidates.push_back({choices, 0, ""});
+  }
+  return candidates;
+}
+
+std::string describe(const Choices& c) {
+  std::string text = fmt::format("row {}, column {}, stream {}, lanes {}, overlap {}, depth {}, order {}",
+                                 c.partition.row, c.partition.column, c.partition.stream, c.partition.lanes,
+                                 overlap_names[static_cast<std::size_t>(c.schedule.overlap)], c.schedule.depth,
+                                 order_names[static_cast<std::size_t>(c.partition.order)]);
+  if (c.partition.raster != 1) text += fmt::format(", raster {}", c.partition.raster);
+  if (c.partition.cluster != 1) text += fmt::format(", cluster {}", c.partition.cluster);
+  if (c.schedule.turns) text += ", turns";
+  if (!c.bulk) text += ", plain copies";
+  return text;
+}
+
+}  // namespace pipethreader::driver

@@ -1,0 +1,31 @@
+// Which choices a kernel is compiled with: what the search ranks first, with what the user forces put over it.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/pipeline.h"
+
+namespace pipethreader::driver {
+
+struct Candidate {
+  Choices choices;
+  double predicted_us = 0;
+  std::string bound;
+};
+
+using Forced = std::vector<std::pair<std::string, std::string>>;
+
+// Puts the forced choices over `choices`. Keys: row, column, stream, element, lanes, overlap, depth, turns, order,
+// raster, cluster, bulk. Unknown keys and values are errors that list the known.
+[[nodiscard]] Result<void> force(Choices& choices, const Forced& forced);
+
+// Best first; never empty.
+[[nodiscard]] Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised,
+                                                         const device::Device& device, const Forced& forced);
+
+// "row 128, column 128, stream 64, lanes 2, overlap delayed, depth 2, order single".
+[[nodiscard]] std::string describe(const Choices& choices);
+
+}  // namespace pipethreader::driver

@@ -1,0 +1,369 @@
+#include "driver/compiler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include <dlfcn.h>
+
+#include "runtime/atomic_file.h"
+#include "runtime/kernel_cache.h"
+
+namespace pipethreader::driver {
+
+namespace {
+
+constexpr std::size_t largest_file = std::size_t{4} << 20;
+
+// Which build of the compiler this is: another one must not answer from the same cache entries.
+std::string build_identity() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&build_identity), &info) == 0 || info.dli_fname == nullptr) return "unknown";
+  std::error_code error;
+  std::filesystem::path file = running_program();
+  if (!std::string_view(info.dli_fname).empty() && std::string_view(info.dli_fname).ends_with(".so"))
+    file = info.dli_fname;
+  const auto size = std::filesystem::file_size(file, error);
+  if (error) return "unknown";
+  const auto time = std::filesystem::last_write_time(file, error);
+  return fmt::format("{} {}", size, time.time_since_epoch().count());
+}
+
+std::string key_of(const CompileRequest& request, const kernel::Kernel& specialised) {
+  std::string key = fmt::format("plan {}\nbuild {}\ndevice {} {:016x}\n", specialised.name, build_identity(),
+                                request.device.name, request.device.digest);
+  for (const auto& [name, text] : request.forced) key += fmt::format("force {}={}\n", name, text);
+  for (const kernel::Dim& dim : specialised.dims) {
+    if (dim.size) key += fmt::format("dim {}={}\n", dim.name, *dim.size);
+  }
+  return key + kernel::print(specialised);
+}
+
+// A candidate taken as far as its source.
+struct Built {
+  Candidate candidate;
+  Printed printed;
+};
+
+Result<Built> build(const kernel::Kernel& kernel, const device::Device& device, const Candidate& candidate,
+                    std::vector<StageTime>* times) {
+  auto lowered = lower_kernel(kernel, device, candidate.choices, times);
+  if (!lowered) return tl::unexpected(lowered.error());
+  auto printed = prove_and_print(lowered->program, times);
+  if (!printed) return tl::unexpected(printed.error());
+  return Built{candidate, std::move(*printed)};
+}
+
+// The same without the copy engine, for sizes that it cannot take; nothing when the first takes all sizes.
+Result<std::optional<Built>> build_fallback(const kernel::Kernel& kernel, const device::Device& device,
+                                            const Built& built) {
+  if (built.printed.verified.program().requirements.empty()) return std::nullopt;
+  Candidate plain = built.candidate;
+  plain.choices.bulk = false;
+  auto fallback = build(kernel, device, plain, nullptr);
+  if (!fallback) return tl::unexpected(fallback.error());
+  return std::optional<Built>(std::move(*fallback));
+}
+
+runtime::CompileRequest assembly_of(const Built& built, const device::Device& device) {
+  runtime::CompileRequest request;
+  request.name = built.printed.source.entry + ".cu";
+  request.source = built.printed.source.text;
+  request.architecture = device.architecture;
+  return request;
+}
+
+// How bad the assembler's report is; 0: nothing to object to.
+int badness(const runtime::AssemblerReport& report) {
+  return (report.serialised ? 1'000'000 : 0) + (report.ignored_register_budget ? 500'000 : 0) +
+         std::min(400'000, report.spill_store_bytes + report.spill_load_bytes);
+}
+
+std::string fault_of(const runtime::AssemblerReport& report) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+  if (report.serialised) add("the assembler serialised the products");
+  if (report.ignored_register_budget) add("the assembler ignored the register budgets");
+  if (report.spills()) {
+    add(fmt::format("{} bytes of registers are spilled", std::max(report.spill_store_bytes, report.spill_load_bytes)));
+  }
+  return text;
+}
+
+Variant variant_of(const Built& built) { return {built.printed.verified.program(), built.printed.source, {}, {}, {}}; }
+
+void take(Variant& variant, const runtime::CompiledKernel& compiled) {
+  variant.cubin = compiled.cubin;
+  variant.assembler = compiled.report;
+  variant.fault = fault_of(compiled.report);
+}
+
+class Compilation {
+ public:
+  Compilation(const CompileRequest& request, const Environment& environment, const Progress& progress)
+      : request_(request),
+        environment_(environment),
+        progress_(progress),
+        cache_(request.use_cache ? environment.cache : "") {}
+
+  Result<Compiled> run() {
+    auto kernel = kernel::specialise(request_.kernel, request_.dims, request_.options);
+    if (!kernel) return tl::unexpected(kernel.error());
+    result_.kernel = std::move(*kernel);
+    const std::string key = key_of(request_, result_.kernel);
+    if (from_cache(key)) return std::move(result_);
+    auto candidates = choices_for(result_.kernel, request_.device, request_.forced);
+    if (!candidates) return tl::unexpected(candidates.error());
+    if (auto done = build_all(*candidates); !done) return tl::unexpected(done.error());
+    if (auto done = choose(); !done) return tl::unexpected(done.error());
+    if (auto stored = cache_.store_blob(key, pack(result_.plan)); !stored) warn(stored.error());
+    return std::move(result_);
+  }
+
+  Result<Compiled> run_one(const Candidate& candidate) {
+    auto kernel = kernel::specialise(request_.kernel, request_.dims, request_.options);
+    if (!kernel) return tl::unexpected(kernel.error());
+    result_.kernel = std::move(*kernel);
+    if (auto done = build_all({candidate}); !done) return tl::unexpected(done.error());
+    if (auto done = choose(); !done) return tl::unexpected(done.error());
+    return std::move(result_);
+  }
+
+ private:
+  void say(const std::string& text) const {
+    if (progress_) progress_(text);
+  }
+  void warn(const Error& error) { result_.warnings.push_back(error.format()); }
+
+  bool from_cache(const std::string& key) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto blob = cache_.lookup_blob(key);
+    if (!blob) return false;
+    auto plan = unpack(*blob);
+    if (!plan) return false;
+    if (!plan->assembled() && request_.assemble && runtime::locate_nvrtc(environment_.nvrtc)) return false;
+    if (plan->assembled() && !same_compiler(*plan)) return false;
+    result_.plan = std::move(*plan);
+    result_.from_cache = true;
+    const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
+    result_.times.push_back({"cache", spent.count()});
+    return true;
+  }
+
+  // A run-time compiler that was replaced makes its machine code again; one that is gone leaves what it made.
+  static bool same_compiler(const Plan& plan) {
+    runtime::NvrtcSearch search;
+    search.library = plan.compiler_path;
+    const auto found = runtime::locate_nvrtc(search);
+    return !found || found->identity == plan.compiler;
+  }
+
+  Result<void> build_all(const std::vector<Candidate>& candidates) {
+    std::optional<Error> first;
+    for (const Candidate& candidate : candidates) {
+      if (static_cast<int>(built_.size()) >= request_.candidates) break;
+      say(fmt::format("candidate {}: {}", built_.size() + 1, describe(candidate.choices)));
+      auto built = build(result_.kernel, request_.device, candidate, built_.empty() ? &result_.times : nullptr);
+      if (built) {
+        built_.push_back(std::move(*built));
+        continue;
+      }
+      if (built_.empty()) result_.times.clear();
+      rejected_.push_back({candidate.choices, candidate.predicted_us, candidate.bound, built.error().format()});
+      if (!first) first = built.error();
+    }
+    if (built_.empty()) return tl::unexpected(*first);
+    return {};
+  }
+
+  Result<void> choose() {
+    Plan& plan = result_.plan;
+    plan.kernel = result_.kernel.name;
+    plan.text = kernel::print(result_.kernel);
+    plan.device = request_.device.name;
+    std::optional<runtime::NvrtcLocation> location;
+    if (request_.assemble) {
+      auto found = runtime::locate_nvrtc(environment_.nvrtc);
+      if (found)
+        location = *found;
+      else
+        plan.no_machine_code = found.error().format();
+    } else {
+      plan.no_machine_code = "source only, as asked";
+    }
+    return location ? choose_assembled(*location) : choose_first();
+  }
+
+  void note(std::size_t winner) {
+    for (std::size_t i = 0; i < built_.size(); ++i) {
+      const Candidate& c = built_[i].candidate;
+      std::string verdict = verdicts_.size() > i ? verdicts_[i] : "";
+      if (i == winner) verdict = verdict.empty() ? "chosen" : "chosen, the least bad: " + verdict;
+      if (verdict.empty()) verdict = "ranked lower";
+      result_.plan.candidates.push_back({c.choices, c.predicted_us, c.bound, verdict});
+    }
+    for (Tried& tried : rejected_) result_.plan.candidates.push_back(std::move(tried));
+    result_.plan.choices = built_[winner].candidate.choices;
+  }
+
+  Result<void> choose_first() {
+    auto fallback = build_fallback(result_.kernel, request_.device, built_[0]);
+    if (!fallback) return tl::unexpected(fallback.error());
+    result_.plan.variants.push_back(variant_of(built_[0]));
+    if (*fallback) result_.plan.variants.push_back(variant_of(**fallback));
+    note(0);
+    return {};
+  }
+
+  Result<void> choose_assembled(const runtime::NvrtcLocation& location) {
+    auto nvrtc = runtime::Nvrtc::open(location);
+    if (!nvrtc) return tl::unexpected(nvrtc.error());
+    const auto start = std::chrono::steady_clock::now();
+    result_.plan.compiler = location.identity;
+    result_.plan.compiler_path = location.path;
+    std::vector<runtime::CompileRequest> requests;
+    for (const Built& b : built_) requests.push_back(assembly_of(b, request_.device));
+    // The first is the likely winner: what it needs beside it is assembled along with the others.
+    auto fallback = build_fallback(result_.kernel, request_.device, built_[0]);
+    if (!fallback) return tl::unexpected(fallback.error());
+    if (*fallback) requests.push_back(assembly_of(**fallback, request_.device));
+    auto compiled = assemble(*nvrtc, requests);
+    const auto winner = judge(compiled);
+    if (!winner) return tl::unexpected(winner.error());
+    Variant best = variant_of(built_[*winner]);
+    take(best, compiled[*winner]->kernel);
+    result_.plan.variants.push_back(std::move(best));
+    if (auto done = add_fallback(*nvrtc, *winner, *fallback, compiled); !done) return done;
+    note(*winner);
+    const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
+    result_.times.push_back({"assemble", spent.count()});
+    return {};
+  }
+
+  using Assembled = std::vector<Result<runtime::CachedCompile>>;
+
+  Assembled assemble(const runtime::Nvrtc& nvrtc, const std::vector<runtime::CompileRequest>& requests) {
+    Assembled compiled = runtime::compile_all_cached(nvrtc, cache_, requests, request_.threads,
+                                                     [&](std::size_t done, std::size_t total, std::size_t) {
+                                                       say(fmt::format("assembled {} of {}", done, total));
+                                                       return true;
+                                                     });
+    for (const auto& c : compiled) {
+      if (c && !c->warning.empty()) result_.warnings.push_back(c->warning);
+    }
+    return compiled;
+  }
+
+  // The first that is faultless, else the least bad. Source that does not compile is a fault of ours: reported, not
+  // hidden.
+  Result<std::size_t> judge(const Assembled& compiled) {
+    std::optional<std::size_t> best;
+    verdicts_.resize(built_.size());
+    for (std::size_t i = 0; i < built_.size(); ++i) {
+      if (!compiled[i]) {
+        verdicts_[i] = "its source does not compile: " + compiled[i].error().format();
+        result_.warnings.push_back(
+            fmt::format("a candidate's source does not compile; please report this: {}", compiled[i].error().format()));
+        continue;
+      }
+      verdicts_[i] = fault_of(compiled[i]->kernel.report);
+      const int bad = badness(compiled[i]->kernel.report);
+      if (!best || bad < badness(compiled[*best]->kernel.report)) best = i;
+    }
+    if (!best) return tl::unexpected(compiled[0].error());
+    return *best;
+  }
+
+  Result<void> add_fallback(const runtime::Nvrtc& nvrtc, std::size_t winner, const std::optional<Built>& of_first,
+                            const Assembled& compiled) {
+    if (winner == 0) {
+      if (!of_first) return {};
+      if (!compiled.back()) return tl::unexpected(compiled.back().error());
+      Variant variant = variant_of(*of_first);
+      take(variant, compiled.back()->kernel);
+      result_.plan.variants.push_back(std::move(variant));
+      return {};
+    }
+    auto fallback = build_fallback(result_.kernel, request_.device, built_[winner]);
+    if (!fallback) return tl::unexpected(fallback.error());
+    if (!*fallback) return {};
+    auto own = assemble(nvrtc, {assembly_of(**fallback, request_.device)});
+    if (!own[0]) return tl::unexpected(own[0].error());
+    Variant variant = variant_of(**fallback);
+    take(variant, own[0]->kernel);
+    result_.plan.variants.push_back(std::move(variant));
+    return {};
+  }
+
+  const CompileRequest& request_;
+  const Environment& environment_;
+  const Progress& progress_;
+  runtime::KernelCache cache_;
+  Compiled result_;
+  std::vector<Built> built_;
+  std::vector<std::string> verdicts_;  // by built_: why the machine code is bad; empty: it is not
+  std::vector<Tried> rejected_;        // never built
+};
+
+}  // namespace
+
+Result<kernel::Kernel> load_kernel(const std::string& path, const std::string& name) {
+  auto bytes = runtime::read_file(path);
+  if (!bytes)
+    return fail_at(path, {},
+                   bytes.error().diagnostics.empty() ? "cannot be read" : bytes.error().diagnostics[0].message);
+  if (bytes->size() > largest_file) {
+    return fail_at(path, {},
+                   fmt::format("the file has {} bytes; a kernel file has at most {}", bytes->size(), largest_file));
+  }
+  const std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  auto kernels = kernel::parse(text, path);
+  if (!kernels) return tl::unexpected(kernels.error());
+  if (kernels->empty()) return fail_at(path, {}, "the file holds no kernel");
+  std::vector<std::string> names;
+  for (kernel::Kernel& k : *kernels) {
+    if (name.empty() || k.name == name) return kernel::check(std::move(k));
+    names.push_back(k.name);
+  }
+  return fail_at(path, {}, fmt::format("there is no kernel '{}' in this file", name),
+                 fmt::format("it holds {}", fmt::join(names, ", ")));
+}
+
+Result<Compiled> compile(const CompileRequest& request, const Environment& environment, const Progress& progress) {
+  return Compilation(request, environment, progress).run();
+}
+
+Result<Compiled> compile_choices(const CompileRequest& request, const Candidate& candidate,
+                                 const Environment& environment) {
+  return Compilation(request, environment, {}).run_one(candidate);
+}
+
+Result<void> remember(const CompileRequest& request, const Plan& plan, const Environment& environment) {
+  auto kernel = kernel::specialise(request.kernel, request.dims, request.options);
+  if (!kernel) return tl::unexpected(kernel.error());
+  return runtime::KernelCache(environment.cache).store_blob(key_of(request, *kernel), pack(plan));
+}
+
+Result<Staged> compile_stages(const CompileRequest& request, const std::optional<Choices>& choices) {
+  auto kernel = kernel::specialise(request.kernel, request.dims, request.options);
+  if (!kernel) return tl::unexpected(kernel.error());
+  auto candidates = choices ? Result<std::vector<Candidate>>(std::vector<Candidate>{{*choices, 0, ""}})
+                            : choices_for(*kernel, request.device, request.forced);
+  if (!candidates) return tl::unexpected(candidates.error());
+  std::optional<Error> first;
+  for (const Candidate& candidate : *candidates) {
+    std::vector<StageTime> times;
+    auto lowered = lower_kernel(*kernel, request.device, candidate.choices, &times);
+    if (lowered) {
+      auto printed = prove_and_print(lowered->program, &times);
+      if (printed)
+        return Staged{std::move(*kernel), candidate, std::move(*lowered), std::move(*printed), std::move(times)};
+      if (!first) first = printed.error();
+    } else if (!first) {
+      first = lowered.error();
+    }
+  }
+  return tl::unexpected(*first);
+}
+
+}  // namespace pipethreader::driver

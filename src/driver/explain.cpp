@@ -1,0 +1,195 @@
+#include "driver/explain.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "simulate/task_cost.h"
+
+namespace pipethreader::driver {
+
+using simulate::Span;
+using simulate::Timeline;
+using task::UnitKind;
+
+namespace {
+
+std::string unit_name(const device::Device& device, UnitKind unit) {
+  const device::UnitKind kind = unit == UnitKind::copy_engine   ? device::UnitKind::copy
+                                : unit == UnitKind::tensor_core ? device::UnitKind::tensor
+                                                                : device::UnitKind::alu;
+  const device::Unit* found = device.unit(kind);
+  return found == nullptr ? "none" : found->name;
+}
+
+std::string tile_text(const task::Graph& graph, const partition::Partition& partition, const task::Task& t) {
+  std::string text;
+  const auto add = [&](kernel::AxisId a) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", graph.kernel[a].name, partition.local(a));
+  };
+  if (t.product) {
+    for (const kernel::AxisId a : {t.product->m, t.product->n, t.product->k}) {
+      if (a.valid()) add(a);
+    }
+  } else if (t.writes) {
+    for (const kernel::AxisId a : graph.tiled_axes(*t.writes)) add(a);
+  } else if (!t.reads.empty()) {
+    for (const kernel::AxisId a : graph.tiled_axes(t.reads[0])) add(a);
+  }
+  return text;
+}
+
+void stages_of(const std::vector<schedule::Item>& items, std::vector<int>& stage) {
+  for (const schedule::Item& item : items) {
+    if (const auto* loop = std::get_if<schedule::LoopTree>(&item.node)) {
+      stages_of(loop->body, stage);
+      continue;
+    }
+    const auto& entry = std::get<schedule::Entry>(item.node);
+    if (entry.part != schedule::Part::wait) stage[static_cast<std::size_t>(entry.task.index)] = entry.stage;
+  }
+}
+
+std::string tiles_line(const Staged& staged) {
+  const Lowered& l = staged.lowered;
+  std::string text;
+  for (std::size_t i = 0; i < l.partition.tile.size(); ++i) {
+    if (l.graph.tiled.contains(kernel::AxisId(i))) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", l.graph.kernel.axes[i].name, l.partition.tile[i]);
+    }
+  }
+  return text;
+}
+
+std::string rings_line(const Lowered& l) {
+  std::string text;
+  for (const schedule::RingPlan& ring : l.schedule.rings) {
+    if (!text.empty()) text += ", ";
+    for (std::size_t i = 0; i < ring.values.size(); ++i)
+      text += (i == 0 ? "" : "+") + l.graph.kernel[ring.values[i]].name;
+    text += fmt::format(" {}", ring.depth);
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string task_table(const Staged& staged, const device::Device& device) {
+  const Lowered& l = staged.lowered;
+  const auto costs = simulate::task_costs(l.graph, l.partition, l.assignment, device);
+  std::vector<int> stage(l.graph.tasks.size(), 0);
+  stages_of(l.schedule.computer, stage);
+  std::string text = fmt::format("  {:<16}{:<12}{:>6}{:>10}{:>10}  {}\n", "sTask", "unit", "stage", "cycles", "latency",
+                                 "tile of a lane");
+  for (std::size_t i = 0; i < l.graph.tasks.size(); ++i) {
+    const task::Task& t = l.graph.tasks[i];
+    const simulate::TaskCost& cost = costs.tasks[i];
+    text +=
+        fmt::format("  {:<16}{:<12}{:>6}{:>10.0f}{:>10.0f}  {}\n", simulate::task_name(l.graph, task::TaskId(i)),
+                    unit_name(device, t.unit), stage[i], cost.cycles, cost.latency, tile_text(l.graph, l.partition, t));
+  }
+  return text;
+}
+
+std::string load_table(const device::Device&, const Timeline& timeline) {
+  std::string text = fmt::format("  {:<16}{:>10}{:>8}\n", "resource", "cycles", "load");
+  for (const device::Resource r : device::all_resources()) {
+    if (timeline.busy[r] <= 0 || r == device::Resource::dram) continue;
+    text += fmt::format("  {:<16}{:>10.0f}{:>7.0f}%\n", device::name(r), timeline.busy[r],
+                        100 * timeline.busy[r] / std::max(1.0, timeline.work_cycles));
+  }
+  return text;
+}
+
+// The loop that a person wants to see: the one in which a work item spends most of its time.
+const simulate::LoopTime* main_loop(const Timeline& timeline) {
+  const simulate::LoopTime* best = nullptr;
+  for (const simulate::LoopTime& loop : timeline.loops) {
+    if (loop.steady_end <= loop.steady_start) continue;
+    if (best == nullptr || loop.trips * loop.cycles_per_trip > best->trips * best->cycles_per_trip) best = &loop;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string gantt(const task::Graph& graph, const Timeline& timeline, double start, double end, int columns) {
+  const int label = 24;
+  const int width = std::max(40, columns - label - 2);
+  const double scale = width / std::max(1.0, end - start);
+  std::string text = fmt::format("  {:<{}}", "cycle", label);
+  const int marks = 4;
+  for (int m = 0; m < marks; ++m) {
+    text += fmt::format("{:<{}}", fmt::format("|{:.0f}", (end - start) * m / marks), width / marks);
+  }
+  text += "\n";
+  static constexpr const char* units[] = {"copies", "tensor", "arithmetic"};
+  for (int lane = 0; lane < static_cast<int>(timeline.lanes.size()); ++lane) {
+    for (const UnitKind unit : {UnitKind::copy_engine, UnitKind::tensor_core, UnitKind::cuda_cores}) {
+      // Copies overlap: as many rows as are under way at once.
+      std::vector<std::string> rows;
+      std::vector<int> used;
+      for (const Span& span : timeline.spans) {
+        if (span.lane != lane || span.unit != unit || span.kind != Span::Kind::work) continue;
+        if (span.end <= start || span.start >= end) continue;
+        const int from = std::max(0, static_cast<int>((span.start - start) * scale));
+        const int to = std::clamp(static_cast<int>(std::ceil((span.end - start) * scale)), from + 1, width);
+        if (from >= width) continue;
+        std::size_t row = 0;
+        while (row < used.size() && used[row] > from) ++row;
+        if (row == used.size()) {
+          if (row >= 3) continue;
+          used.push_back(0);
+          rows.emplace_back(static_cast<std::size_t>(width), ' ');
+        }
+        used[row] = to;
+        std::string name = simulate::task_name(graph, span.task);
+        if (span.iteration >= 0) name += fmt::format("({})", span.iteration);
+        for (int c = from; c < to; ++c) {
+          const auto k = static_cast<std::size_t>(c - from - 1);
+          char symbol = '=';
+          if (c == from)
+            symbol = '[';
+          else if (c == to - 1)
+            symbol = ']';
+          else if (k < name.size())
+            symbol = name[k];
+          rows[row][static_cast<std::size_t>(c)] = symbol;
+        }
+      }
+      for (std::size_t row = 0; row < rows.size(); ++row) {
+        const std::string head = row > 0 ? ""
+                                         : fmt::format("{} {}", timeline.lanes[static_cast<std::size_t>(lane)],
+                                                       units[static_cast<int>(unit)]);
+        std::string chart = rows[row];
+        chart.erase(chart.find_last_not_of(' ') + 1);
+        text += fmt::format("  {:<{}}{}\n", head, label, chart);
+      }
+    }
+  }
+  return text;
+}
+
+std::string explain_text(const Staged& staged, const device::Device& device, const Timeline& timeline, int columns) {
+  const Lowered& l = staged.lowered;
+  std::string text = fmt::format("{} on {}: {}\n\n", staged.kernel.name, device.description, specialisation(l.program));
+  text += fmt::format("  {:<12}{}\n", "choices", describe(staged.candidate.choices));
+  text += fmt::format("  {:<12}{}\n", "tiles", tiles_line(staged));
+  text += fmt::format("  {:<12}{}\n", "lanes", fmt::join(timeline.lanes, ", "));
+  text += fmt::format("  {:<12}{}\n", "ring depths", rings_line(l));
+  text +=
+      fmt::format("  {:<12}{} of {} bytes\n", "memory", l.program.shared_bytes, device.memory.shared_bytes_per_block);
+  text += "\n" + task_table(staged, device);
+  text += fmt::format("\nOne mean work item: {:.0f} cycles, {:.2f} us at {} GHz; {:.0f} bytes of global memory\n",
+                      timeline.work_cycles, timeline.work_cycles / device.clock.burst_ghz / 1000,
+                      device.clock.burst_ghz, timeline.bytes);
+  text += load_table(device, timeline);
+  if (const simulate::LoopTime* loop = main_loop(timeline)) {
+    text += fmt::format(
+        "\nA steady iteration over {} ({:.0f} cycles; {:.1f} iterations in the mean; (n) is the iteration):\n",
+        l.graph.kernel[loop->axis].name, loop->cycles_per_trip, loop->trips);
+    text += gantt(l.graph, timeline, loop->steady_start, loop->steady_end, columns);
+  } else {
+    text += "\nThe work item:\n" + gantt(l.graph, timeline, 0, timeline.cycles, columns);
+  }
+  return text;
+}
+
+}  // namespace pipethreader::driver

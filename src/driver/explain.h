@@ -1,0 +1,28 @@
+// A schedule for people: what each sTask is, which unit runs it when, how much of each unit it keeps busy; as text, as
+// one HTML page, and as a trace for Perfetto.
+#pragma once
+
+#include <string>
+
+#include "driver/compiler.h"
+#include "simulate/timeline.h"
+
+namespace pipethreader::driver {
+
+// Table and Gantt chart of a steady iteration; `columns` is the width of the terminal.
+[[nodiscard]] std::string explain_text(const Staged& staged, const device::Device& device,
+                                       const simulate::Timeline& timeline, int columns = 120);
+
+// The chart alone: one row for each lane and unit, from `start` to `end` cycles.
+[[nodiscard]] std::string gantt(const task::Graph& graph, const simulate::Timeline& timeline, double start, double end,
+                                int columns);
+
+// A page that needs nothing else.
+[[nodiscard]] std::string explain_html(const Staged& staged, const device::Device& device,
+                                       const simulate::Timeline& timeline);
+
+// Chrome's trace format, which Perfetto (ui.perfetto.dev) opens; times in microseconds at the burst clock.
+[[nodiscard]] std::string explain_trace(const Staged& staged, const device::Device& device,
+                                        const simulate::Timeline& timeline);
+
+}  // namespace pipethreader::driver

@@ -1,0 +1,67 @@
+#include "driver/run.h"
+
+#include <algorithm>
+
+namespace pipethreader::driver {
+
+Result<std::vector<std::int64_t>> all_sizes(const kernel::Kernel& kernel, const std::vector<kernel::Binding>& sizes) {
+  std::vector<std::string> missing;
+  std::vector<std::int64_t> all;
+  std::vector<kernel::Binding> bindings;
+  for (const kernel::Binding& given : sizes) {
+    const auto dim = std::find_if(kernel.dims.begin(), kernel.dims.end(),
+                                  [&](const kernel::Dim& d) { return d.name == given.name; });
+    if (dim == kernel.dims.end()) {
+      std::vector<std::string> names;
+      for (const kernel::Dim& d : kernel.dims) names.push_back(d.name);
+      return fail("'{}' has no dim '{}'; its dims are {}", kernel.name, given.name, fmt::join(names, ", "));
+    }
+    if (dim->size && *dim->size != static_cast<std::int64_t>(given.value)) {
+      return fail("dim '{}' is fixed at {} and cannot be {}", given.name, *dim->size, given.value);
+    }
+  }
+  for (const kernel::Dim& dim : kernel.dims) {
+    const auto given =
+        std::find_if(sizes.begin(), sizes.end(), [&](const kernel::Binding& b) { return b.name == dim.name; });
+    if (!dim.size && given == sizes.end()) {
+      missing.push_back(dim.name);
+      continue;
+    }
+    all.push_back(dim.size ? *dim.size : static_cast<std::int64_t>(given->value));
+    if (!dim.size) bindings.push_back(*given);
+  }
+  if (!missing.empty()) {
+    return fail_at(
+        {}, {}, fmt::format("'{}' has no size for {}", kernel.name, fmt::join(missing, ", ")),
+        fmt::format("fix it when compiling with --dim {0}=..., or give it to a dynamic kernel with --size {0}=...",
+                    missing[0]));
+  }
+  // Specialising checks what the kernel requires of its sizes.
+  if (auto fixed = kernel::specialise(kernel, bindings, {}); !fixed) return tl::unexpected(fixed.error());
+  return all;
+}
+
+Result<CpuRun> run_cpu(const Plan& plan, const kernel::Kernel& kernel, const oracle::Inputs& inputs,
+                       const interpret::RunOptions& options) {
+  const auto variant = variant_for(plan, kernel, inputs.sizes, inputs.scalars);
+  if (!variant) return tl::unexpected(variant.error());
+  const program::Program& program = plan.variants[*variant].program;
+  auto params = parameters(program, kernel, inputs.sizes, inputs.scalars);
+  if (!params) return tl::unexpected(params.error());
+  interpret::Arguments arguments;
+  arguments.params = std::move(*params);
+  for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
+    arguments.tensors.push_back(kernel.tensors[t].output ? std::vector<double>{} : inputs.tensors[t].values);
+  }
+  const auto report = interpret::run(program, arguments, options);
+  if (!report) return tl::unexpected(report.error().error());
+  CpuRun run;
+  run.variant = *variant;
+  run.report = *report;
+  for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
+    if (kernel.tensors[t].output) run.outputs.push_back(std::move(arguments.tensors[t]));
+  }
+  return run;
+}
+
+}  // namespace pipethreader::driver

@@ -1,0 +1,86 @@
+// Executes a plan, in the interpreter or on a card, and judges what it computed by the oracle.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/plan.h"
+#include "interpret/interpret.h"
+#include "oracle/oracle.h"
+#include "runtime/driver.h"
+
+namespace pipethreader::driver {
+
+// A size for every dim: those fixed in the kernel, and `sizes` for the dynamic ones. Missing, unknown and contradicting
+// ones are errors that name the dim. What `require` demands is checked.
+[[nodiscard]] Result<std::vector<std::int64_t>> all_sizes(const kernel::Kernel& kernel,
+                                                          const std::vector<kernel::Binding>& sizes);
+
+// Outputs in the kernel's order of outputs; elements that nothing wrote are NaN.
+using OutputValues = std::vector<std::vector<double>>;
+
+struct CpuRun {
+  OutputValues outputs;
+  std::size_t variant = 0;
+  interpret::RunReport report;
+};
+[[nodiscard]] Result<CpuRun> run_cpu(const Plan& plan, const kernel::Kernel& kernel, const oracle::Inputs& inputs,
+                                     const interpret::RunOptions& options = {});
+
+// A plan on a card with its tensors: uploaded once, launched any number of times.
+class GpuRun {
+ public:
+  [[nodiscard]] static Result<GpuRun> prepare(const runtime::Gpu& gpu, const Plan& plan, const kernel::Kernel& kernel,
+                                              const oracle::Inputs& inputs);
+
+  // Whether there is any work; without, launch() does nothing.
+  [[nodiscard]] bool has_work() const { return config_.grid.x > 0; }
+  [[nodiscard]] std::size_t variant() const { return variant_; }
+  [[nodiscard]] Result<void> launch(const runtime::Gpu& gpu, const runtime::Stream& stream);
+  [[nodiscard]] Result<void> poison();  // every byte of the outputs becomes 0xff
+  [[nodiscard]] Result<OutputValues> outputs() const;
+  [[nodiscard]] std::uint64_t address(kernel::TensorId tensor) const;
+
+ private:
+  struct Tensor {
+    runtime::DeviceBuffer buffer;
+    ScalarType type = ScalarType::f32;
+    std::size_t elements = 0;
+    bool output = false;
+  };
+  Result<void> bind(const runtime::Gpu& gpu, const Variant& variant, const std::vector<double>& params);
+  Result<void> load(const runtime::Gpu& gpu, const Variant& variant);
+
+  std::vector<Tensor> tensors_;  // by TensorId
+  runtime::DeviceBuffer counter_;
+  std::vector<runtime::Function> function_;  // one, once loaded
+  runtime::LaunchConfig config_;
+  runtime::KernelArguments arguments_;
+  std::size_t variant_ = 0;
+};
+
+// The first card; an error says what is missing. `hopper`: its machine code can run there.
+[[nodiscard]] Result<runtime::Gpu> open_gpu(int ordinal = 0);
+
+// How much the oracle is asked to evaluate: small problems whole, large ones at sampled points of the parallel axes, so
+// that a check takes seconds.
+struct Check {
+  oracle::Report report;
+  std::int64_t sampled_points = 0;  // 0: everything was compared
+};
+[[nodiscard]] Result<Check> check(const kernel::Kernel& kernel, const oracle::Inputs& inputs,
+                                  const OutputValues& outputs, std::uint64_t seed, double budget = 4e7);
+
+// Scalar operations of one evaluation, and the points of the parallel axes that share them.
+struct Work {
+  double operations = 0;
+  double points = 1;
+};
+[[nodiscard]] Work work_of(const kernel::Kernel& kernel, const std::vector<std::int64_t>& sizes);
+
+// Multiplications and additions of the kernel's products over all points of their domains.
+[[nodiscard]] double product_flops(const kernel::Kernel& kernel, const std::vector<std::int64_t>& sizes);
+
+}  // namespace pipethreader::driver

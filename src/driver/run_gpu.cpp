@@ -1,0 +1,183 @@
+#include <algorithm>
+
+#include "driver/run.h"
+#include "runtime/host_array.h"
+
+namespace pipethreader::driver {
+
+namespace {
+
+// The copy engine and vector accesses want at least this much behind an address.
+constexpr std::size_t least_bytes = 16;
+
+std::size_t elements_of(const std::vector<std::int64_t>& shape) {
+  std::size_t count = 1;
+  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(std::max<std::int64_t>(0, extent));
+  return count;
+}
+
+runtime::TensorSwizzle swizzle_of(program::Swizzle swizzle) {
+  switch (swizzle) {
+    case program::Swizzle::none:
+      return runtime::TensorSwizzle::none;
+    case program::Swizzle::bytes32:
+      return runtime::TensorSwizzle::bytes_32;
+    case program::Swizzle::bytes64:
+      return runtime::TensorSwizzle::bytes_64;
+    case program::Swizzle::bytes128:
+      return runtime::TensorSwizzle::bytes_128;
+  }
+  return runtime::TensorSwizzle::none;
+}
+
+// A dim of extent 0 is never read, but the driver encodes none: it becomes 1.
+runtime::TensorMapDescription description(const program::Program& program, const emit::Argument& argument,
+                                          const std::vector<double>& params, std::uint64_t base) {
+  const program::TensorMap& map = program.maps[static_cast<std::size_t>(argument.index)];
+  runtime::TensorMapDescription d;
+  d.type = program[map.tensor].type;
+  d.base = base;
+  d.swizzle = swizzle_of(map.swizzle);
+  const auto size = static_cast<std::uint64_t>(bits(d.type)) / 8;
+  for (std::size_t i = 0; i < map.dims.size(); ++i) {
+    const std::int64_t extent = program::evaluate(program, map.dims[i].extent, params);
+    d.sizes.push_back(static_cast<std::uint64_t>(std::max<std::int64_t>(1, extent)));
+    if (i > 0) {
+      const std::int64_t stride = program::evaluate(program, map.dims[i].stride, params);
+      d.byte_strides.push_back(
+          std::max<std::uint64_t>(least_bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(0, stride)) * size));
+    }
+    d.box.push_back(static_cast<std::uint32_t>(argument.box[i]));
+    d.element_strides.push_back(static_cast<std::uint32_t>(argument.steps[i]));
+  }
+  return d;
+}
+
+}  // namespace
+
+Result<runtime::Gpu> open_gpu(int ordinal) {
+  auto gpu = runtime::Gpu::open(ordinal);
+  if (!gpu) return gpu;
+  const runtime::GpuProperties& p = gpu->properties();
+  if (p.compute_major != 9) {
+    return fail("{} has compute capability {}.{}; the compiled kernels run on Hopper (9.0) only", p.name,
+                p.compute_major, p.compute_minor);
+  }
+  return gpu;
+}
+
+Result<GpuRun> GpuRun::prepare(const runtime::Gpu& gpu, const Plan& plan, const kernel::Kernel& kernel,
+                               const oracle::Inputs& inputs) {
+  if (!plan.assembled()) {
+    return fail_at({}, {}, fmt::format("'{}' has no machine code: {}", plan.kernel, plan.no_machine_code), "");
+  }
+  const auto variant = variant_for(plan, kernel, inputs.sizes, inputs.scalars);
+  if (!variant) return tl::unexpected(variant.error());
+  GpuRun run;
+  run.variant_ = *variant;
+  for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
+    Tensor tensor;
+    tensor.type = kernel.tensors[t].type;
+    tensor.output = kernel.tensors[t].output;
+    tensor.elements = elements_of(oracle::shape_of(kernel, kernel::TensorId(t), inputs.sizes));
+    auto buffer = gpu.allocate(std::max(least_bytes, runtime::packed_bytes(tensor.type, tensor.elements)));
+    if (!buffer) return tl::unexpected(buffer.error());
+    tensor.buffer = std::move(*buffer);
+    if (!tensor.output && tensor.elements > 0) {
+      if (auto done = tensor.buffer.upload(runtime::pack(tensor.type, inputs.tensors[t].values)); !done)
+        return tl::unexpected(done.error());
+    }
+    run.tensors_.push_back(std::move(tensor));
+  }
+  if (auto done = run.poison(); !done) return tl::unexpected(done.error());
+  const Variant& chosen = plan.variants[*variant];
+  auto params = parameters(chosen.program, kernel, inputs.sizes, inputs.scalars);
+  if (!params) return tl::unexpected(params.error());
+  const std::int64_t grid = chosen.source.launch.grid(chosen.program, *params, gpu.properties().sm_count);
+  if (grid > 0x7fffffff)
+    return fail("the work of '{}' needs {} blocks; a launch takes at most 2147483647", plan.kernel, grid);
+  run.config_.grid.x = static_cast<unsigned>(grid);
+  if (grid == 0) return run;
+  if (auto done = run.load(gpu, chosen); !done) return tl::unexpected(done.error());
+  if (auto done = run.bind(gpu, chosen, *params); !done) return tl::unexpected(done.error());
+  return run;
+}
+
+Result<void> GpuRun::load(const runtime::Gpu& gpu, const Variant& variant) {
+  auto module = gpu.load(variant.cubin);
+  if (!module) return tl::unexpected(module.error());
+  auto function = module->function(variant.source.entry);
+  if (!function) return tl::unexpected(function.error());
+  function_.push_back(std::move(*function));
+  config_.block.x = static_cast<unsigned>(variant.source.launch.threads);
+  config_.cluster.x = static_cast<unsigned>(variant.source.launch.cluster);
+  config_.dynamic_shared_bytes = static_cast<std::size_t>(variant.source.launch.shared_bytes);
+  return {};
+}
+
+Result<void> GpuRun::bind(const runtime::Gpu& gpu, const Variant& variant, const std::vector<double>& params) {
+  for (const emit::Argument& argument : variant.source.arguments) {
+    const auto index = static_cast<std::size_t>(argument.index);
+    switch (argument.kind) {
+      case emit::Argument::Kind::tensor:
+        arguments_.add(tensors_[index].buffer);
+        break;
+      case emit::Argument::Kind::param:
+        if (argument.type == ScalarType::f32) {
+          arguments_.add(static_cast<float>(params[index]));
+        } else {
+          arguments_.add(static_cast<std::int32_t>(params[index]));
+        }
+        break;
+      case emit::Argument::Kind::map: {
+        const program::TensorMap& map = variant.program.maps[index];
+        const std::uint64_t base = tensors_[static_cast<std::size_t>(map.tensor.index)].buffer.address();
+        auto encoded = gpu.encode(description(variant.program, argument, params, base));
+        if (!encoded) return tl::unexpected(encoded.error());
+        arguments_.add(*encoded);
+        break;
+      }
+      case emit::Argument::Kind::counter: {
+        auto counter = gpu.allocate(least_bytes);
+        if (!counter) return tl::unexpected(counter.error());
+        if (auto done = counter->fill(0); !done) return done;
+        counter_ = std::move(*counter);
+        arguments_.add(counter_);
+        break;
+      }
+    }
+  }
+  return {};
+}
+
+Result<void> GpuRun::launch(const runtime::Gpu& gpu, const runtime::Stream& stream) {
+  if (!has_work()) return {};
+  return gpu.launch(function_.front(), config_, arguments_, stream);
+}
+
+Result<void> GpuRun::poison() {
+  for (Tensor& tensor : tensors_) {
+    if (!tensor.output) continue;
+    if (auto done = tensor.buffer.fill(0xff); !done) return done;
+  }
+  return {};
+}
+
+Result<OutputValues> GpuRun::outputs() const {
+  OutputValues values;
+  for (const Tensor& tensor : tensors_) {
+    if (!tensor.output) continue;
+    std::vector<std::byte> bytes(runtime::packed_bytes(tensor.type, tensor.elements));
+    if (!bytes.empty()) {
+      if (auto done = tensor.buffer.download(bytes); !done) return tl::unexpected(done.error());
+    }
+    values.push_back(runtime::unpack(tensor.type, bytes, tensor.elements));
+  }
+  return values;
+}
+
+std::uint64_t GpuRun::address(kernel::TensorId tensor) const {
+  return tensors_[static_cast<std::size_t>(tensor.index)].buffer.address();
+}
+
+}  // namespace pipethreader::driver

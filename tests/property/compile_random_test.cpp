@@ -1,0 +1,144 @@
+// Random kernels through every stage: each must compile with whatever tiles and overlap a seed chooses, be proved, and agree
+// with the oracle in the interpreter. PIPETHREADER_RANDOM_FIRST and _COUNT select other and longer runs.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <random>
+
+#include "driver/pipeline.h"
+#include "interpret/interpret.h"
+#include "oracle/oracle.h"
+#include "support/random_kernel.h"
+
+namespace pipethreader {
+namespace {
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+driver::Choices random_choices(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto pick = [&](std::initializer_list<int> from) { return *(from.begin() + random() % from.size()); };
+  driver::Choices choices;
+  choices.partition.lanes = pick({1, 2, 2, 3});
+  choices.partition.row = 64 * choices.partition.lanes * pick({1, 1, 2});
+  choices.partition.column = pick({32, 64, 128});
+  choices.partition.stream = pick({16, 32, 64, 48});
+  choices.partition.order = static_cast<partition::Order>(pick({0, 1, 2}));
+  choices.partition.raster = pick({1, 2, 8});
+  choices.schedule.overlap = static_cast<schedule::Overlap>(pick({0, 1, 2}));
+  choices.schedule.depth = pick({2, 3});
+  return choices;
+}
+
+struct Outcome {
+  std::string failure;  // empty: right
+  bool product = false;
+  bool specialised = false;
+  std::string reason;
+};
+
+interpret::Arguments arguments_for(const program::Program& program, const kernel::Kernel& kernel,
+                                   const oracle::Inputs& inputs) {
+  interpret::Arguments arguments;
+  for (const program::Param& param : program.params) {
+    double value = 0;
+    for (std::size_t i = 0; i < kernel.dims.size(); ++i) {
+      if (kernel.dims[i].name == param.name) value = static_cast<double>(inputs.sizes[i]);
+    }
+    for (std::size_t i = 0; i < kernel.scalars.size(); ++i) {
+      if (kernel.scalars[i].name == param.name) value = inputs.scalars[i];
+    }
+    arguments.params.push_back(value);
+  }
+  for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
+    arguments.tensors.push_back(kernel.tensors[t].output ? std::vector<double>{} : inputs.tensors[t].values);
+  }
+  return arguments;
+}
+
+Outcome try_kernel(const testing::RandomKernel& random, const device::Device& device) {
+  Outcome outcome;
+  outcome.product = random.features.contains("product");
+  const auto failed = [&](const std::string& stage, const std::string& text) {
+    outcome.failure = fmt::format("seed {} {}: {}\n{}", random.seed, stage, text, random.text);
+    return outcome;
+  };
+  auto parsed = kernel::parse(random.text, "random.stask");
+  if (!parsed) return failed("parse", parsed.error().format());
+  auto checked = kernel::check(parsed->front());
+  if (!checked) return failed("check", checked.error().format());
+  const std::vector<std::int64_t> sizes = testing::sizes_of(*checked, random);
+  // Every third kernel keeps its dims dynamic where the compiler can.
+  auto fixed = kernel::specialise(*checked, random.sizes, {});
+  if (!fixed) return failed("specialise", fixed.error().format());
+  driver::Choices choices = random_choices(random.seed);
+  Result<driver::Lowered> lowered = tl::unexpected(Error());
+  if (random.seed % 3 == 0) lowered = driver::lower_kernel(*checked, device, choices);
+  if (!lowered) lowered = driver::lower_kernel(*fixed, device, choices);
+  if (!lowered) {  // the search would pass this candidate over
+    choices = driver::Choices{};
+    choices.partition.row = 64;
+    choices.partition.lanes = 1;
+    choices.partition.column = 64;
+    choices.partition.stream = 32;
+    lowered = driver::lower_kernel(*fixed, device, choices);
+  }
+  if (!lowered) return failed("lower", lowered.error().format());
+  auto inputs = oracle::random_inputs(*checked, sizes, random.seed, random.ranges);
+  if (!inputs) return failed("inputs", inputs.error().format());
+  const std::vector<double> params = arguments_for(lowered->program, *checked, *inputs).params;
+  for (const program::ExprId requirement : lowered->program.requirements) {
+    if (program::evaluate(lowered->program, requirement, params) != 0) continue;
+    choices.bulk = false;  // what a plan keeps for such sizes
+    lowered = driver::lower_kernel(lowered->program.params.empty() ? *fixed : *checked, device, choices);
+    if (!lowered) return failed("lower plain", lowered.error().format());
+    break;
+  }
+  outcome.specialised = lowered->program.generic_reason.empty();
+  outcome.reason = lowered->program.generic_reason;
+  const auto printed = driver::prove_and_print(lowered->program);
+  if (!printed) return failed("prove", printed.error().format() + "\n" + program::print(lowered->program));
+  interpret::Arguments arguments = arguments_for(lowered->program, *checked, *inputs);
+  interpret::RunOptions options;
+  options.seed = random.seed;
+  options.interleaving = random.seed % 2 == 0 ? interpret::Interleaving::adversarial : interpret::Interleaving::random;
+  const auto ran = interpret::run(lowered->program, arguments, options);
+  if (!ran) return failed("interpret", ran.error().format() + "\n" + program::print(lowered->program));
+  auto expected = oracle::evaluate(*checked, *inputs, oracle::Partition::fixed(16));
+  if (!expected) return failed("oracle", expected.error().format());
+  std::vector<std::vector<double>> actual;
+  for (std::size_t t = 0; t < checked->tensors.size(); ++t) {
+    if (checked->tensors[t].output) actual.push_back(arguments.tensors[t]);
+  }
+  const auto report = oracle::compare(*expected, actual);
+  if (!report) return failed("compare", report.error().format());
+  if (!report->ok()) return failed("compare", report->format() + "\n" + program::print(lowered->program));
+  return outcome;
+}
+
+TEST(CompileRandom, AgreesWithTheOracle) {
+  const auto device = device::load_device(PIPETHREADER_SOURCE_DIR "/devices/h100.toml");
+  ASSERT_TRUE(device) << device.error().format();
+  const std::uint64_t first = from_environment("PIPETHREADER_RANDOM_FIRST", 1);
+  const std::uint64_t count = from_environment("PIPETHREADER_RANDOM_COUNT", 200 / PIPETHREADER_TEST_DIVISOR);
+  std::uint64_t products = 0;
+  std::uint64_t specialised = 0;
+  std::uint64_t failures = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const Outcome outcome = try_kernel(testing::random_kernel(seed), *device);
+    products += outcome.product ? 1 : 0;
+    specialised += outcome.product && outcome.specialised ? 1 : 0;
+    if (from_environment("PIPETHREADER_RANDOM_VERBOSE", 0) != 0) fmt::print("{} {}\n", seed, outcome.reason);
+    failures += outcome.failure.empty() ? 0 : 1;
+    EXPECT_TRUE(outcome.failure.empty()) << outcome.failure;
+    if (failures > 200) break;
+  }
+  fmt::print("{} kernels, {} wrong or rejected; {} with products, {} of them specialised\n", count, failures, products, specialised);
+}
+
+}  // namespace
+}  // namespace pipethreader

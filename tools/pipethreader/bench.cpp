@@ -1,0 +1,111 @@
+#include <algorithm>
+
+#include "commands.h"
+#include "cublas.h"
+#include "driver/report.h"
+#include "driver/run.h"
+
+namespace pipethreader::tool {
+
+namespace {
+
+struct Options {
+  KernelOptions kernel;
+  std::vector<std::string> sizes;
+  int rounds = 5;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// The share of a loop's points that its `where` keeps is not known here: rates are for kernels without one.
+bool masked(const kernel::Kernel& kernel) {
+  return std::any_of(kernel.statements.begin(), kernel.statements.end(), [](const kernel::Statement& s) {
+    const auto* loop = std::get_if<kernel::Loop>(&s.node);
+    return loop != nullptr && loop->where.has_value();
+  });
+}
+
+void show(const std::string& name, double ms, double flops) {
+  fmt::print("  {:<14}{:>12.1f} us", name, ms * 1000);
+  if (flops > 0) fmt::print("{:>10.1f} TFLOP/s", flops / ms / 1e9);
+  fmt::print("\n");
+}
+
+int run(const Options& options, const driver::Environment& environment) {
+  const auto gpu = driver::open_gpu();
+  if (!gpu) return report(gpu.error());
+  const auto request = options.kernel.request(environment, device_of_card());
+  if (!request) return report(request.error());
+  const auto compiled = driver::compile(*request, environment, progress());
+  if (!compiled) return report(compiled.error());
+  warn(compiled->warnings);
+  const kernel::Kernel& kernel = compiled->kernel;
+  const auto sizes = driver::all_sizes(kernel, tool::sizes(options.sizes, "--size"));
+  if (!sizes) return report(sizes.error());
+  const auto inputs = oracle::random_inputs(kernel, *sizes, 1);
+  if (!inputs) return report(inputs.error());
+  auto ours = driver::GpuRun::prepare(*gpu, compiled->plan, kernel, *inputs);
+  if (!ours) return report(ours.error());
+  if (!ours->has_work()) return report(Error(Diagnostic{{}, {}, "there is no work at these sizes", ""}));
+  if (auto done = ours->launch(*gpu, runtime::Stream()); !done) return report(done.error());
+  if (auto done = gpu->synchronize(); !done) return report(done.error());
+  const auto outputs = ours->outputs();
+  if (!outputs) return report(outputs.error());
+  const auto checked = driver::check(kernel, *inputs, *outputs, 1, 4e6);
+  if (!checked) return report(checked.error());
+  fmt::print("{} on {}: {}, {}\n", kernel.name, gpu->properties().name,
+             driver::specialisation(compiled->plan.variants[ours->variant()].program),
+             describe(compiled->plan.choices));
+  fmt::print("  checked       {}\n", checked->report.format());
+
+  const auto product = plain_product(kernel);
+  std::optional<Cublas> peer;
+  std::string no_peer = "no peer: only plain products have one here";
+  if (product) {
+    auto opened = Cublas::open();
+    if (opened)
+      peer = std::move(*opened);
+    else
+      no_peer = opened.error().format();
+  }
+  const auto extent = [&](kernel::AxisId a) { return kernel::evaluate_size(kernel, kernel[a].extent, *sizes); };
+  // Bursts of the two take turns, so that both see the same card.
+  std::vector<double> mine, theirs;
+  for (int round = 0; round < options.rounds; ++round) {
+    const auto timing = gpu->measure({}, [&](const runtime::Stream& stream) { return ours->launch(*gpu, stream); });
+    if (!timing) return report(timing.error());
+    mine.push_back(timing->median_ms);
+    if (!peer) continue;
+    const auto other = gpu->measure({}, [&](const runtime::Stream& stream) {
+      return peer->multiply(*product, extent(product->m), extent(product->n), extent(product->k),
+                            ours->address(product->x), ours->address(product->y), ours->address(product->out), stream);
+    });
+    if (!other) return report(other.error());
+    theirs.push_back(other->median_ms);
+  }
+  const double flops = masked(kernel) ? 0 : driver::product_flops(kernel, *sizes);
+  show("pipethreader", median(mine), flops);
+  if (peer) {
+    show("cuBLAS", median(theirs), flops);
+    fmt::print("  {:<14}{:>12.2f} x cuBLAS\n", "speed", median(theirs) / median(mine));
+  } else {
+    fmt::print("  {}\n", no_peer);
+  }
+  return checked->report.ok() ? Exit::ok : Exit::wrong_results;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, const driver::Environment& environment, Commands& commands) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("bench", "time a kernel on the card, beside cuBLAS where both can do it");
+  options->kernel.declare(*command);
+  command->add_option("--size", options->sizes, "a dynamic dim's size while timing")->type_name("NAME=SIZE");
+  command->add_option("--rounds", options->rounds, "bursts of each")->check(CLI::Range(1, 1000))->type_name("COUNT");
+  commands[command] = [options, &environment] { return run(*options, environment); };
+}
+
+}  // namespace pipethreader::tool

@@ -1,0 +1,127 @@
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "driver/run.h"
+
+namespace pipethreader::tool {
+
+void KernelOptions::declare(CLI::App& app, bool compiles) {
+  app.add_option("FILE", file, "a kernel file (.stask)")->required();
+  app.add_option("--kernel", name, "which kernel of the file; the first if not given")->type_name("NAME");
+  app.add_option("--device", device, "the device to compile for: a name that `devices` lists, or a .toml file")
+      ->type_name("NAME");
+  app.add_option("--dim", dims, "fix a dim at a size; dims left out stay dynamic")->type_name("NAME=SIZE");
+  app.add_option("--option", options, "set an option of the kernel")->type_name("NAME=VALUE");
+  app.add_option("--force", forced,
+                 "fix a choice of the schedule: row, column, stream, lanes, overlap, depth, order, ...")
+      ->type_name("KEY=VALUE");
+  if (!compiles) return;
+  app.add_flag("--no-cache", no_cache, "neither read nor write the cache of compiled kernels");
+}
+
+std::pair<std::string, std::string> split(const std::string& text, const std::string& option, const std::string& form) {
+  const std::size_t sign = text.find('=');
+  if (sign == 0 || sign == std::string::npos || sign + 1 == text.size()) {
+    throw UsageError{fmt::format("{} takes {}, found '{}'", option, form, text)};
+  }
+  return {text.substr(0, sign), text.substr(sign + 1)};
+}
+
+namespace {
+
+double number(const std::string& text, const std::string& whole, const std::string& option) {
+  if (text == "true") return 1;
+  if (text == "false") return 0;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw UsageError{fmt::format("{} takes a number, found '{}'", option, whole)};
+  }
+  return value;
+}
+
+}  // namespace
+
+std::vector<kernel::Binding> bindings(const std::vector<std::string>& texts, const std::string& option) {
+  std::vector<kernel::Binding> result;
+  for (const std::string& text : texts) {
+    const auto [name, value] = split(text, option, "NAME=VALUE");
+    result.push_back({name, number(value, text, option)});
+  }
+  return result;
+}
+
+std::vector<kernel::Binding> sizes(const std::vector<std::string>& texts, const std::string& option) {
+  std::vector<kernel::Binding> result = bindings(texts, option);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const double value = result[i].value;
+    if (value < 0 || value != std::floor(value) || value > 2147483647) {
+      throw UsageError{fmt::format("{} takes a whole number from 0 to 2147483647, found '{}'", option, texts[i])};
+    }
+  }
+  return result;
+}
+
+Result<driver::CompileRequest> KernelOptions::request(const driver::Environment& environment,
+                                                      const std::string& fallback) const {
+  driver::CompileRequest request;
+  request.dims = sizes(dims, "--dim");
+  request.options = bindings(options, "--option");
+  for (const std::string& text : forced) request.forced.push_back(split(text, "--force", "KEY=VALUE"));
+  request.use_cache = !no_cache;
+  request.assemble = !source_only;
+  driver::Choices probe;
+  if (auto known = driver::force(probe, request.forced); !known)
+    throw UsageError{"--force: " + known.error().diagnostics[0].message};
+  auto kernel = driver::load_kernel(file, name);
+  if (!kernel) return tl::unexpected(kernel.error());
+  request.kernel = std::move(*kernel);
+  auto found = device::find_device(device.empty() ? fallback : device, environment.device_folders());
+  if (!found) return tl::unexpected(found.error());
+  request.device = std::move(*found);
+  return request;
+}
+
+int report(const Error& error) {
+  end_progress();
+  fmt::print(stderr, "{}\n", error.format());
+  return Exit::failed;
+}
+
+void warn(const std::vector<std::string>& warnings) {
+  end_progress();
+  for (const std::string& text : warnings) fmt::print(stderr, "warning: {}\n", text);
+}
+
+driver::Progress progress() {
+  if (isatty(STDERR_FILENO) == 0) return {};
+  return [](const std::string& text) {
+    fmt::print(stderr, "\r\033[K{}", text.substr(0, static_cast<std::size_t>(terminal_columns() - 1)));
+    std::fflush(stderr);
+  };
+}
+
+void end_progress() {
+  if (isatty(STDERR_FILENO) == 0) return;
+  fmt::print(stderr, "\r\033[K");
+  std::fflush(stderr);
+}
+
+std::string device_of_card() {
+  const auto gpu = driver::open_gpu();
+  if (!gpu) return {};
+  return gpu->properties().name.find("H200") != std::string::npos ? "h200" : "h100";
+}
+
+int terminal_columns() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 60) return size.ws_col;
+  return 120;
+}
+
+}  // namespace pipethreader::tool

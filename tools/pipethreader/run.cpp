@@ -1,0 +1,185 @@
+#include <algorithm>
+
+#include "commands.h"
+#include "driver/report.h"
+#include "driver/run.h"
+#include "runtime/npy.h"
+
+namespace pipethreader::tool {
+
+namespace {
+
+struct Options {
+  KernelOptions kernel;
+  std::string on = "gpu";
+  std::uint64_t seed = 1;
+  std::vector<std::string> sizes, inputs, outputs, scalars, ranges;
+  bool no_check = false;
+};
+
+Result<std::vector<oracle::Range>> ranges_of(const std::vector<std::string>& texts) {
+  std::vector<oracle::Range> ranges;
+  for (const std::string& text : texts) {
+    const auto [name, range] = split(text, "--range", "NAME=LOW:HIGH");
+    const std::size_t colon = range.find(':');
+    if (colon == std::string::npos) throw UsageError{fmt::format("--range takes NAME=LOW:HIGH, found '{}'", text)};
+    const auto low = bindings({name + "=" + range.substr(0, colon)}, "--range");
+    const auto high = bindings({name + "=" + range.substr(colon + 1)}, "--range");
+    ranges.push_back({name, low[0].value, high[0].value});
+  }
+  return ranges;
+}
+
+template <class List>
+std::string names_of(const List& list) {
+  std::vector<std::string> names;
+  for (const auto& item : list) names.push_back(item.name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+Result<void> set_scalars(const Options& options, const kernel::Kernel& kernel, oracle::Inputs& inputs) {
+  for (const kernel::Binding& given : bindings(options.scalars, "--set")) {
+    const auto found =
+        std::find_if(kernel.scalars.begin(), kernel.scalars.end(), [&](const auto& s) { return s.name == given.name; });
+    if (found == kernel.scalars.end()) {
+      return fail("'{}' has no scalar '{}'; its scalars are {}", kernel.name, given.name, names_of(kernel.scalars));
+    }
+    inputs.scalars[static_cast<std::size_t>(found - kernel.scalars.begin())] = round_to(found->type, given.value);
+  }
+  return {};
+}
+
+Result<std::size_t> tensor_named(const kernel::Kernel& kernel, const std::string& name, bool output) {
+  for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
+    if (kernel.tensors[t].name == name && kernel.tensors[t].output == output) return t;
+  }
+  return fail("'{}' has no {} '{}'; its tensors are {}", kernel.name, output ? "output" : "input", name,
+              names_of(kernel.tensors));
+}
+
+Result<void> read_inputs(const Options& options, const kernel::Kernel& kernel, oracle::Inputs& inputs) {
+  for (const std::string& text : options.inputs) {
+    const auto [name, path] = split(text, "--input", "NAME=FILE.npy");
+    const auto tensor = tensor_named(kernel, name, false);
+    if (!tensor) return tl::unexpected(tensor.error());
+    runtime::NpyExpectation expectation;
+    expectation.type = kernel.tensors[*tensor].type;
+    expectation.shape = inputs.tensors[*tensor].shape;
+    auto array = runtime::read_npy(path, expectation);
+    if (!array) return tl::unexpected(array.error());
+    inputs.tensors[*tensor].values = std::move(array->values);
+  }
+  return {};
+}
+
+Result<void> write_results(const Options& options, const kernel::Kernel& kernel, const oracle::Inputs& inputs,
+                           const driver::OutputValues& outputs) {
+  for (const std::string& text : options.outputs) {
+    const auto [name, path] = split(text, "--output", "NAME=FILE.npy");
+    const auto tensor = tensor_named(kernel, name, true);
+    if (!tensor) return tl::unexpected(tensor.error());
+    std::size_t place = 0;
+    for (std::size_t t = 0; t < *tensor; ++t) place += kernel.tensors[t].output ? 1 : 0;
+    runtime::NpyArray array;
+    array.shape = oracle::shape_of(kernel, kernel::TensorId(*tensor), inputs.sizes);
+    array.type = kernel.tensors[*tensor].type;
+    array.values = outputs[place];
+    if (auto done = runtime::write_npy(path, array); !done) return done;
+  }
+  return {};
+}
+
+Result<oracle::Inputs> inputs_of(const Options& options, const kernel::Kernel& kernel) {
+  const auto sizes = driver::all_sizes(kernel, tool::sizes(options.sizes, "--size"));
+  if (!sizes) return tl::unexpected(sizes.error());
+  const auto ranges = ranges_of(options.ranges);
+  if (!ranges) return tl::unexpected(ranges.error());
+  auto inputs = oracle::random_inputs(kernel, *sizes, options.seed, *ranges);
+  if (!inputs) return inputs;
+  if (auto done = set_scalars(options, kernel, *inputs); !done) return tl::unexpected(done.error());
+  if (auto done = read_inputs(options, kernel, *inputs); !done) return tl::unexpected(done.error());
+  return inputs;
+}
+
+Result<driver::OutputValues> on_cpu(const Options& options, const driver::Compiled& compiled,
+                                    const oracle::Inputs& inputs) {
+  interpret::RunOptions how;
+  how.seed = options.seed;
+  auto done = driver::run_cpu(compiled.plan, compiled.kernel, inputs, how);
+  if (!done) return tl::unexpected(done.error());
+  fmt::print("  {:<12}interpreted: {} instructions, {} work items, {} clusters\n", "ran", done->report.steps,
+             done->report.items, done->report.clusters);
+  return std::move(done->outputs);
+}
+
+Result<driver::OutputValues> on_gpu(const driver::Compiled& compiled, const oracle::Inputs& inputs) {
+  const auto gpu = driver::open_gpu();
+  if (!gpu) return tl::unexpected(gpu.error());
+  auto prepared = driver::GpuRun::prepare(*gpu, compiled.plan, compiled.kernel, inputs);
+  if (!prepared) return tl::unexpected(prepared.error());
+  if (!prepared->has_work()) {
+    fmt::print("  {:<12}nothing: there is no work at these sizes\n", "ran");
+    return prepared->outputs();
+  }
+  if (auto done = prepared->launch(*gpu, runtime::Stream()); !done) return tl::unexpected(done.error());
+  if (auto done = gpu->synchronize(); !done) return tl::unexpected(done.error());
+  auto outputs = prepared->outputs();
+  if (!outputs) return outputs;
+  const auto timing = gpu->measure({}, [&](const runtime::Stream& stream) { return prepared->launch(*gpu, stream); });
+  if (!timing) return tl::unexpected(timing.error());
+  fmt::print("  {:<12}on {}: {:.1f} us, the median of {} launches\n", "ran", gpu->properties().name,
+             timing->median_ms * 1000, timing->samples_ms.size());
+  return outputs;
+}
+
+int run(Options options, const driver::Environment& environment) {
+  const bool gpu = options.on == "gpu";
+  options.kernel.source_only = !gpu;
+  if (gpu) {  // say at once when there is no card
+    if (const auto card = driver::open_gpu(); !card) return report(card.error());
+  }
+  const std::string card = gpu ? device_of_card() : "";
+  auto request = options.kernel.request(environment, card.empty() ? "h100" : card);
+  if (!request) return report(request.error());
+  if (!gpu) request->candidates = 1;
+  const auto compiled = driver::compile(*request, environment, progress());
+  if (!compiled) return report(compiled.error());
+  warn(compiled->warnings);
+  const auto inputs = inputs_of(options, compiled->kernel);
+  if (!inputs) return report(inputs.error());
+  const auto variant = driver::variant_for(compiled->plan, compiled->kernel, inputs->sizes, inputs->scalars);
+  if (!variant) return report(variant.error());
+  fmt::print("{} for {}: {}\n", compiled->plan.kernel, compiled->plan.device,
+             driver::specialisation(compiled->plan.variants[*variant].program));
+  const auto outputs = gpu ? on_gpu(*compiled, *inputs) : on_cpu(options, *compiled, *inputs);
+  if (!outputs) return report(outputs.error());
+  if (auto done = write_results(options, compiled->kernel, *inputs, *outputs); !done) return report(done.error());
+  if (options.no_check) return Exit::ok;
+  const auto checked = driver::check(compiled->kernel, *inputs, *outputs, options.seed);
+  if (!checked) return report(checked.error());
+  const std::string extent =
+      checked->sampled_points > 0 ? fmt::format(" at {} sampled points", checked->sampled_points) : "";
+  fmt::print("  {:<12}{}{}: {}\n", "checked", "against the oracle", extent, checked->report.format());
+  return checked->report.ok() ? Exit::ok : Exit::wrong_results;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, const driver::Environment& environment, Commands& commands) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("run", "run a kernel and compare its results with the oracle");
+  options->kernel.declare(*command);
+  command->add_option("--on", options->on, "where: gpu, or cpu (the interpreter); gpu if not given")
+      ->check(CLI::IsMember({"gpu", "cpu"}));
+  command->add_option("--size", options->sizes, "a dynamic dim's size at this run")->type_name("NAME=SIZE");
+  command->add_option("--seed", options->seed, "of random inputs and of the interpreter's order")->type_name("NUMBER");
+  command->add_option("--input", options->inputs, "an input tensor from a file; others are random")
+      ->type_name("NAME=FILE.npy");
+  command->add_option("--output", options->outputs, "write an output tensor to a file")->type_name("NAME=FILE.npy");
+  command->add_option("--set", options->scalars, "a scalar's value")->type_name("NAME=VALUE");
+  command->add_option("--range", options->ranges, "where an input's random values lie")->type_name("NAME=LOW:HIGH");
+  command->add_flag("--no-check", options->no_check, "do not compare with the oracle");
+  commands[command] = [options, &environment] { return run(*options, environment); };
+}
+
+}  // namespace pipethreader::tool
