@@ -6,6 +6,10 @@
 #include <optional>
 #include <string_view>
 
+#include "search/search.h"
+
+#include "search/search.h"
+
 namespace pipethreader::driver {
 
 namespace {
@@ -70,17 +74,6 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
   return fail("there is no choice named '{}'; known are {}", key, known_keys);
 }
 
-Choices with(int row, int column, int stream, int lanes, schedule::Overlap overlap, int depth) {
-  Choices c;
-  c.partition.row = row;
-  c.partition.column = column;
-  c.partition.stream = stream;
-  c.partition.lanes = lanes;
-  c.schedule.overlap = overlap;
-  c.schedule.depth = depth;
-  return c;
-}
-
 }  // namespace
 
 Result<void> force(Choices& choices, const Forced& forced) {
@@ -90,19 +83,43 @@ Result<void> force(Choices& choices, const Forced& forced) {
   return {};
 }
 
-Result<std::vector<Candidate>> choices_for(const kernel::Kernel&, const device::Device&, const Forced& forced) {
+Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised, const device::Device& device,
+                                           const Forced& forced) {
+  std::vector<Candidate> candidates;
+  const auto add = [&](Candidate candidate) {
+    const bool known = std::any_of(candidates.begin(), candidates.end(),
+                                   [&](const Candidate& c) { return c.choices == candidate.choices; });
+    if (!known) candidates.push_back(std::move(candidate));
+  };
+  // What is forced narrows the ranking down; only where nothing ranked has it, it is put over what has.
+  std::vector<Candidate> others;
+  if (const auto ranked = search::rank(specialised, device)) {
+    for (const search::Candidate& r : *ranked) {
+      const Candidate candidate{{r.partition, r.schedule, true}, r.predicted_us, r.bound};
+      Candidate bent = candidate;
+      if (auto done = force(bent.choices, forced); !done) return tl::unexpected(done.error());
+      if (bent.choices == candidate.choices) {
+        add(candidate);
+      } else {
+        bent.predicted_us = 0;
+        bent.bound.clear();
+        others.push_back(std::move(bent));
+      }
+    }
+  }
+  for (Candidate& bent : others) add(std::move(bent));
+  // Small and plain ones last, for kernels that fit no better.
   using schedule::Overlap;
   const Choices ladder[] = {
-      with(128, 128, 128, 2, Overlap::delayed, 2), with(128, 128, 64, 2, Overlap::delayed, 2),
-      with(128, 64, 64, 2, Overlap::delayed, 2),   with(64, 64, 64, 1, Overlap::delayed, 2),
-      with(64, 64, 32, 1, Overlap::serial, 2),     with(64, 32, 16, 1, Overlap::serial, 1),
+      with(128, 128, 64, 2, Overlap::delayed, 2),
+      with(64, 64, 64, 1, Overlap::delayed, 2),
+      with(64, 64, 32, 1, Overlap::serial, 2),
+      with(64, 32, 16, 1, Overlap::serial, 1),
   };
-  std::vector<Candidate> candidates;
-  for (Choices choices : ladder) {
-    if (auto done = force(choices, forced); !done) return tl::unexpected(done.error());
-    const bool known =
-        std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) { return c.choices == choices; });
-    if (!known) candidates.push_back({choices, 0, ""});
+  for (const Choices& choices : ladder) {
+    Candidate candidate{choices, 0, ""};
+    if (auto done = force(candidate.choices, forced); !done) return tl::unexpected(done.error());
+    add(std::move(candidate));
   }
   return candidates;
 }

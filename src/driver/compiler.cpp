@@ -141,7 +141,11 @@ class Compilation {
     if (!blob) return false;
     auto plan = unpack(*blob);
     if (!plan) return false;
-    if (!plan->assembled() && request_.assemble && runtime::locate_nvrtc(environment_.nvrtc)) return false;
+    if (!plan->assembled() && request_.assemble) {
+      const auto found = runtime::locate_nvrtc(environment_.nvrtc);
+      if (found) return false;
+      plan->no_machine_code = found.error().format();
+    }
     if (plan->assembled() && !same_compiler(*plan)) return false;
     result_.plan = std::move(*plan);
     result_.from_cache = true;

@@ -276,15 +276,20 @@ bool Domain::obvious(const Polynomial& p) const {
   return std::all_of(shifted.terms().begin(), shifted.terms().end(), [](const auto& term) { return term.second >= 0; });
 }
 
-// The variables of a term that keeps p from being obvious. What is negative for large values of its variables, or of
-// unknown sign, only facts can make up for; if only the constant is negative, any variable may be larger than it seems.
+// The variables of the terms that keep p from being obvious, the longest terms first. What is negative for large values
+// of its variables, or of unknown sign, only facts can make up for; if only the constant is negative, any variable may
+// be larger than it seems.
 std::vector<Variable> Domain::to_eliminate(const Polynomial& p) const {
   const auto unknown = [&](Variable v) { return !nonnegative_[static_cast<std::size_t>(v)]; };
+  std::vector<const Monomial*> terms;
   for (const auto& [m, c] : p.terms())
-    if (std::any_of(m.begin(), m.end(), unknown)) return m;
-  for (auto term = p.terms().rbegin(); term != p.terms().rend(); ++term)
-    if (term->second < 0 && !term->first.empty()) return term->first;
-  return p.variables();
+    if (c < 0 || std::any_of(m.begin(), m.end(), unknown)) terms.push_back(&m);
+  std::stable_sort(terms.begin(), terms.end(), [](auto* a, auto* b) { return a->size() > b->size(); });
+  std::vector<Variable> variables;
+  for (const Monomial* m : terms)
+    for (Variable v : *m)
+      if (std::find(variables.begin(), variables.end(), v) == variables.end()) variables.push_back(v);
+  return variables.empty() ? p.variables() : variables;
 }
 
 // Takes away multiples of facts, each so that one variable vanishes. From  f = a v + r >= 0  and  p = b v + s  with a

@@ -88,12 +88,26 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
       }
     }
   }
+  const auto issues = [&](std::size_t i) {
+    const auto* e = std::get_if<Entry>(&items[i].node);
+    return e != nullptr && e->part == Part::issue;
+  };
+  const auto neighbour_issues = [&](std::size_t i, int step) {
+    for (std::size_t n = i + static_cast<std::size_t>(step); n < items.size(); n += static_cast<std::size_t>(step)) {
+      if (active(items[n])) return issues(n);
+    }
+    return false;
+  };
+  const bool turns = schedule_.turns && !level.empty();
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (!active(items[i])) continue;
     const int lag = lag_of(items[i]);
+    const bool starts_turn = turns && issues(i) && !neighbour_issues(i, -1);
+    const bool ends_turn = turns && issues(i) && !neighbour_issues(i, 1);
     for (std::size_t r = 0; r < uses.size(); ++r) {
       if (uses[r].waits && uses[r].first == i) block.push_back({program::RingWait{program::RingId(r), lag}, {}});
     }
+    if (starts_turn) block.push_back({program::BarrierSync{turn(), b_.instance()}, "my turn"});
     if (const auto* loop = std::get_if<LoopTree>(&items[i].node)) {
       const Bounds bounds = open_loop(*loop, block);
       std::vector<StatementId> inner = level;
@@ -107,10 +121,22 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
       entry(e, block, lag, pending);
       stage_ = 0;
     }
+    if (ends_turn) {
+      const ExprId next = b_.mod(b_.add(b_.instance(), 1), partition_.lanes);
+      block.push_back({program::BarrierArrive{turn(), next}, "the next lane's turn"});
+    }
     for (std::size_t r = 0; r < uses.size(); ++r) {
       if (uses[r].releases && uses[r].last == i) block.push_back({program::RingRelease{program::RingId(r), lag}, {}});
     }
   }
+}
+
+program::BarrierId Lowerer::turn() {
+  if (!turn_) {
+    program_.barriers.push_back({"turn", 2, partition_.lanes});
+    turn_ = program::BarrierId(program_.barriers.size() - 1);
+  }
+  return *turn_;
 }
 
 void Lowerer::advance(Block& block, const std::vector<StatementId>& level, bool) {

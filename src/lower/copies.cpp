@@ -71,7 +71,8 @@ void Lowerer::declare_rings() {
     for (const ValueId v : plan.values) ring.name += (ring.name.empty() ? "" : "_") + kernel_[v].name;
     ring.name += "_ring";
     ring.depth = plan.depth;
-    ring.empty_arrivals = partition_.lanes;
+    ring.multicast = plan.multicast && bulk;
+    ring.empty_arrivals = partition_.lanes * (ring.multicast ? partition_.choice.cluster : 1);
     for (const ValueId v : plan.values) {
       const partition::SharedTile& tile = *assignment_[v].shared;
       program::Buffer buffer;
@@ -172,6 +173,16 @@ std::optional<program::MapId> Lowerer::tensor_map(ValueId value, std::vector<Exp
     d.step = dim.step;
     map.dims.push_back(d);
     coordinates.push_back(uniform(dim.coordinate));
+  }
+  const program::RingId ring = program_[buffers_.at(value)].ring;
+  if (ring.valid() && program_[ring].multicast) {
+    // Each block of the cluster copies its share of the rows to all: of the outermost dim that the tile spans.
+    for (std::size_t d = map.dims.size(); d-- > 1;) {
+      if (map.dims[d].box == 1) continue;
+      map.dims[d].box /= partition_.choice.cluster;
+      coordinates[d] = b_.add(coordinates[d], b_.mul(b_.cluster_rank(), map.dims[d].box * map.dims[d].step));
+      break;
+    }
   }
   for (const auto& [stride, factor] : answer.view->aligned) {
     ExprId elements = b_.constant(factor);

@@ -32,7 +32,9 @@ Result<program::Program> Lowerer::run() {
     work.order = static_cast<program::WorkOrder>(partition_.choice.order);
     open_work(work.body);
     copier(schedule_.copier, work.body);
+    if (partition_.choice.cluster > 1) copier_role.body.push_back({program::ClusterSync{}, {}});
     copier_role.body.push_back({std::move(work), {}});
+    if (partition_.choice.cluster > 1) copier_role.body.push_back({program::ClusterSync{}, {}});
     program_.roles.push_back(std::move(copier_role));
   }
   program::Role role;
@@ -51,7 +53,17 @@ Result<program::Program> Lowerer::run() {
   work.order = static_cast<program::WorkOrder>(partition_.choice.order);
   open_work(work.body);
   computer(schedule_.computer, work.body, {});
-  program_.roles.back().body.push_back({std::move(work), {}});
+  Block& body = program_.roles.back().body;
+  if (partition_.choice.cluster > 1) body.push_back({program::ClusterSync{}, {}});
+  if (turn_) {
+    program::If last;
+    last.condition = b_.eq(b_.instance(), b_.constant(partition_.lanes - 1));
+    last.then.push_back({program::BarrierArrive{*turn_, b_.constant(0)}, {}});
+    body.push_back({std::move(last), "the first lane has the first turn"});
+  }
+  body.push_back({std::move(work), {}});
+  if (store_barrier_) body.push_back({program::BulkStoreWait{0}, "shared memory outlives its last reader"});
+  if (partition_.choice.cluster > 1) body.push_back({program::ClusterSync{}, {}});
   program_.cluster = partition_.choice.cluster;
   if (!error_.diagnostics.empty()) return tl::unexpected(error_);
   return std::move(program_);

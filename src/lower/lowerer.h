@@ -68,6 +68,7 @@ class Lowerer {
   // --- work.cpp: work items and loops
   void open_work(Block& body);
   ExprId work_count();
+  [[nodiscard]] std::int64_t work_tile(AxisId axis) const;
   struct Bounds {
     program::VarId trips;
     program::VarId first;  // the tile walked first
@@ -105,10 +106,12 @@ class Lowerer {
   void load(const task::Task& task, Block& block);
   void fetch(ValueId value, Block& block, int lag);
   void store(const task::Task& task, Block& block);
+  bool staged_store(const kernel::Store& node, ValueId value, Block& block);
   void issue(TaskId id, Block& block, int lag);
   void after_write(ValueId value, Block& block);  // masks and the copy in shared memory of a product's operand
   void write_scratch(ValueId value, Block& block);
   void lane_barrier(Block& block);
+  program::BarrierId turn();
   program::BufferId reduce_scratch(program::FragmentId target);
   const LoopFrame* frame_of(AxisId axis) const;
   program::Operand shared_operand(ValueId value, AxisId free_axis, AxisId k, int lag);
@@ -137,6 +140,8 @@ class Lowerer {
   int stage_ = 0;
   std::set<ValueId> carried_here_;          // values that were alive before the innermost loop
   std::optional<program::BarrierId> lane_barrier_;
+  std::optional<program::BarrierId> turn_;           // one a lane: whose turn it is on the tensor core
+  std::optional<program::BarrierId> store_barrier_;  // one a lane: its part of a staged result is written
   std::optional<AxisId> reversed_row_;
   bool serial_ = false;                     // inside a serial reduction: accesses and shared values are read one by one
   std::map<KernelExpr, program::FragmentId> serial_reads_;

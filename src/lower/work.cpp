@@ -24,9 +24,14 @@ void where_axes(const kernel::Kernel& kernel, const std::vector<task::Node>& nod
 
 }  // namespace
 
+// What a work item covers of an axis: the blocks of a cluster lie side by side along the rows.
+std::int64_t Lowerer::work_tile(AxisId axis) const {
+  return std::int64_t{partition_.extent(axis)} * (axis == partition_.row ? partition_.choice.cluster : 1);
+}
+
 ExprId Lowerer::work_count() {
   ExprId count = b_.constant(1);
-  for (const AxisId a : partition_.walk) count = b_.mul(count, b_.ceil_div(extent(a), partition_.extent(a)));
+  for (const AxisId a : partition_.walk) count = b_.mul(count, b_.ceil_div(extent(a), work_tile(a)));
   return count;
 }
 
@@ -40,11 +45,13 @@ void Lowerer::open_work(Block& body) {
   const auto tiled = [&](AxisId a) { return partition_.extent(a) > 1; };
   std::stable_partition(order.begin(), order.end(), [&](AxisId a) { return tiled(a) && uneven.contains(a); });
   ExprId rest = b_.var(variable("item"));
-  const auto tiles = [&](AxisId a) { return b_.ceil_div(extent(a), partition_.extent(a)); };
+  const auto tiles = [&](AxisId a) { return b_.ceil_div(extent(a), work_tile(a)); };
   const auto set = [&](AxisId a, ExprId tile) {
     if (tiled(a) && uneven.contains(a)) tile = b_.sub(b_.sub(tiles(a), 1), tile);
     const program::VarId var = variable(kernel_[a].name + (tiled(a) ? "_0" : ""));
-    let(body, var, b_.mul(tile, partition_.extent(a)));
+    ExprId start = b_.mul(tile, work_tile(a));
+    if (work_tile(a) != partition_.extent(a)) start = b_.add(start, b_.mul(b_.cluster_rank(), partition_.extent(a)));
+    let(body, var, start);
     axes_[a] = b_.var(var);
   };
   while (!order.empty()) {

@@ -326,11 +326,11 @@ Machine::Update Machine::accumulation(const StatementNode& statement, const Poin
     const double magnitude = before > 0 ? rescaled(storage.magnitudes[at], storage.values[at], old.value) : 0;
     update.tags[i] = 0;
     update.terms[i] = before + terms.terms;
-    update.magnitudes[i] = magnitude + terms.magnitude;
+    update.magnitudes[i] = magnitude + terms.magnitude + terms.error;
     const Number operands[2] = {old, {terms.value, terms.error}};
     Number sum = apply(Function::add, ScalarType::f64, 0, operands);
     if (std::isfinite(sum.value) && rounding > 0 && update.magnitudes[i] > 0)
-      sum.error += rounding * std::max(0.0, sum_roundings(update.terms[i]) * (update.magnitudes[i] + terms.error) -
+      sum.error += rounding * std::max(0.0, sum_roundings(update.terms[i]) * update.magnitudes[i] -
                                                 sum_roundings(before) * magnitude) + kTiny;
     update.numbers[i] = evaluator_.perturbed(sum);
   }

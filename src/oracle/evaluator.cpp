@@ -60,7 +60,9 @@ Lanes Evaluator::evaluate(int index, const Points& points) {
 
 Number Evaluator::perturbed(Number number) {
   if (!noise_ || !std::isfinite(number.value) || !(number.error > 0)) return {number.value, noise_ ? 0 : number.error};
-  return {number.value + (noise_->next() % 2 == 0 ? number.error : -number.error), 0};
+  // Just less than allowed, as the f64 arithmetic of the bounds rounds too.
+  const double error = (1 - 0x1p-20) * number.error;
+  return {number.value + (noise_->next() % 2 == 0 ? error : -error), 0};
 }
 
 Lanes Evaluator::evaluate_lanes(const Node& node, const Points& points) {

@@ -17,7 +17,9 @@ class Greedy {
 
   Program run() {
     place(graph_.root, false);
-    return composer_.finish(choice_.depth == 0 ? 2 : choice_.depth, choice_.turns);
+    Choice choice = choice_;
+    if (choice.depth == 0) choice.depth = 2;
+    return composer_.finish(choice);
   }
 
  private:

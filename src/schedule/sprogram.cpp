@@ -63,23 +63,28 @@ void Composer::append(TaskId id, Part part, int stage) {
   const partition::Place& place = assignment_[*t.writes];
   body(true).push_back({Entry{id, Part::whole, 0}});
   if (place.in_registers) body(false).push_back({Entry{id, part, stage}});
+  const bool shared_by_cluster = partition_.choice.cluster > 1 && partition_.row.valid() &&
+                                 std::find(graph_.kernel[*t.writes].axes.begin(), graph_.kernel[*t.writes].axes.end(),
+                                           partition_.row) == graph_.kernel[*t.writes].axes.end() &&
+                                 place.shared->rows % (8 * partition_.choice.cluster) == 0;
   std::vector<StatementId> level;
   for (const LoopTree& loop : open_copier_) level.push_back(loop.statement);
   for (RingPlan& ring : program_.rings) {
     const partition::Place& other = assignment_[ring.values[0]];
-    if (ring.level == level && other.in_registers == place.in_registers &&
+    if (ring.level == level && ring.multicast == shared_by_cluster && other.in_registers == place.in_registers &&
         readers(graph_, ring.values[0]) == readers(graph_, *t.writes)) {
       ring.values.push_back(*t.writes);
       return;
     }
   }
-  program_.rings.push_back({{*t.writes}, 1, level});
+  program_.rings.push_back({{*t.writes}, 1, level, shared_by_cluster});
 }
 
-Program Composer::finish(int depth, bool turns) {
+Program Composer::finish(const Choice& choice) {
   assert(open_computer_.empty());
-  for (RingPlan& ring : program_.rings) ring.depth = ring.level.empty() ? 1 : depth;
-  program_.turns = turns;
+  for (RingPlan& ring : program_.rings) ring.depth = ring.level.empty() ? 1 : std::max(1, choice.depth);
+  program_.turns = choice.turns && partition_.lanes > 1;
+  program_.staged_stores = choice.staged_stores;
   return std::move(program_);
 }
 
@@ -116,9 +121,10 @@ std::string print(const task::Graph& graph, const Program& program) {
   for (const RingPlan& ring : program.rings) {
     text += "ring";
     for (const ValueId v : ring.values) text += " " + graph.kernel[v].name;
-    text += fmt::format(" depth {}\n", ring.depth);
+    text += fmt::format(" depth {}{}\n", ring.depth, ring.multicast ? " multicast" : "");
   }
   if (program.turns) text += "turns on tensor_core\n";
+  if (program.staged_stores) text += "stores through shared memory\n";
   if (!program.copier.empty()) {
     text += "lane copier\n";
     print_items(graph, program.copier, 1, text);

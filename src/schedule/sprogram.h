@@ -44,6 +44,7 @@ struct RingPlan {
   std::vector<kernel::ValueId> values;
   int depth = 2;
   std::vector<kernel::StatementId> level;  // the loops around it, outermost first
+  bool multicast = false;                  // the blocks of a cluster read the same tiles and copy them for each other
 };
 
 struct Program {
@@ -51,6 +52,7 @@ struct Program {
   std::vector<Item> computer;  // what every computing lane runs on its share of the rows
   std::vector<RingPlan> rings;
   bool turns = false;          // computing lanes take turns on the tensor core
+  bool staged_stores = false;  // results leave through shared memory and the copy engine
 };
 
 // How a loop overlaps what it runs.
@@ -64,6 +66,7 @@ struct Choice {
   Overlap overlap = Overlap::deferred;
   int depth = 0;  // slots of rings inside loops; 0: as many as fit, up to 4
   bool turns = false;
+  bool staged_stores = false;
   bool operator==(const Choice&) const = default;
 };
 
@@ -80,7 +83,7 @@ class Composer {
   // wait(task): the computing lane waits until `task` has finished.
   void wait(task::TaskId task, int stage) { append(task, Part::wait, stage); }
 
-  [[nodiscard]] Program finish(int depth, bool turns);
+  [[nodiscard]] Program finish(const Choice& choice);
 
  private:
   std::vector<Item>& body(bool copier);

@@ -391,12 +391,13 @@ class Engine {
         const bool fetch = !copier && graph_[entry.task].kind == TaskKind::load && costs_.tasks[index].instructions > 0;
         const TaskCost& cost = fetch ? costs_.fetches[index] : costs_.tasks[index];
         const double lanes = copier ? 1 : static_cast<double>(lanes_.size()) - first_computer_;
-        result_.busy += device_.busy_cycles(cost.demand) * (times * lanes);
+        result_.demand += cost.demand * (times * lanes);
         result_.bytes += cost.bytes * times;
       }
     };
     visit(visit, program_.copier, 1, true);
     visit(visit, program_.computer, 1, false);
+    result_.busy = device_.busy_cycles(result_.demand);
   }
 
   struct Issuing {

@@ -27,7 +27,10 @@ class Compiler {
     end.what = Do::end;
     end.place = fmt::format("{}, the end", program_[code_.role].name);
     code_.steps.push_back(std::move(end));
-    for (std::size_t i = 0; i < code_.steps.size(); ++i) collect_uses(code_.steps[i].question, static_cast<int>(i));
+    for (std::size_t i = 0; i < code_.steps.size(); ++i) {
+      collect_uses(code_.steps[i].question, static_cast<int>(i));
+      collect_uses(code_.steps[i].start, static_cast<int>(i));
+    }
     return {};
   }
 
@@ -110,13 +113,21 @@ class Compiler {
   void collect_uses(const Question& question, int step) {
     for (const Question& part : question.parts) collect_uses(part, step);
     if (question.kind != Question::Kind::leaf) return;
-    std::vector<int> atoms;
-    for (const auto& [atom, coefficient] : question.leaf.sum.terms) atoms.push_back(atom);
-    if (question.leaf.atom >= 0) atoms.push_back(question.leaf.atom);
-    for (const int id : atoms) {
-      const Atom& atom = terms_.atom(id);
-      if (atom.kind == Atom::Kind::opaque) code_.uses.push_back({atom.pattern, step, atom.holes});
-    }
+    for (const auto& [atom, coefficient] : question.leaf.sum.terms) collect_use(atom, step);
+    for (const auto& [atom, coefficient] : question.leaf.parts.terms) collect_use(atom, step);
+    collect_use(question.leaf.atom, step);
+  }
+
+  void collect_uses(const Value& value, int step) {
+    for (const Question& condition : value.condition) collect_uses(condition, step);
+    for (const Value& part : value.parts) collect_uses(part, step);
+    collect_use(value.atom, step);
+  }
+
+  void collect_use(int id, int step) {
+    if (id < 0) return;
+    const Atom& atom = terms_.atom(id);
+    if (atom.kind == Atom::Kind::opaque) code_.uses.push_back({atom.pattern, step, atom.holes});
   }
 
   // --- control ---
@@ -142,33 +153,49 @@ class Compiler {
     if (!begin || !end) return tl::unexpected(begin ? end.error() : begin.error());
     const std::int64_t step_size = std::abs(op.step);
     if (step_size == 0) return error("a loop with step 0 does not end");
-    Linear distance = op.step > 0 ? plus(*end, *begin, -1) : plus(*begin, *end, -1);
-    distance.constant += step_size - 1;
-    const Linear trips = terms_.floor_division(distance, step_size);
-    Linear remaining = plus(trips, terms_.counter(depth_), -1);
+    const bool unit = step_size == 1;
+    const int stride = unit ? op.step : 1;
+    const Linear counter = terms_.counter(depth_);
+    const Linear variable = unit ? counter : plus(*begin, times(counter, op.step));
+    Linear remaining = op.step > 0 ? plus(*end, variable, -1) : plus(variable, *end, -1);
     remaining.constant -= 1;
 
     const int enter = here();
-    add(Do::loop_enter, instr);
+    Step& start = add(Do::loop_enter, instr);
+    start.start = unit ? terms_.value(*begin) : Value{};
     const int head = here();
     Step& test = add(Do::loop_head, instr);
     test.question = terms_.at_least_zero(remaining);
     test.decided_by_constants = constant(op.begin) && constant(op.end);
     const bool decided = test.decided_by_constants;
-    const Interval range = terms_.bounds(trips, scope_);
+    const Interval range = counter_range(op, *begin, *end);
     scope_.vars.erase(op.var.index);
     for_each_assigned(op.body, [&](VarId var) { scope_.vars.erase(var.index); });
-    assign(op.var, plus(*begin, times(terms_.counter(depth_), op.step)), decided);
-    scope_.counters.push_back({0, range.high >= no_limit ? no_limit : std::max<std::int64_t>(0, range.high - 1)});
+    assign(op.var, variable, decided);
+    scope_.counters.push_back(range);
     ++depth_;
     if (auto done = block(op.body); !done) return done;
     --depth_;
     scope_.counters.pop_back();
     scope_.vars.erase(op.var.index);
-    add(Do::loop_next, instr).target = head;
+    Step& next = add(Do::loop_next, instr);
+    next.target = head;
+    next.stride = stride;
     code_.steps[at(head)].target = here();
-    code_.loops.push_back({depth_, enter, here()});
+    code_.loops.push_back({depth_, stride, enter, here()});
     return {};
+  }
+
+  // The values of a loop's counter while its body runs.
+  [[nodiscard]] Interval counter_range(const For& op, const Linear& begin, const Linear& end) const {
+    const Interval first = terms_.bounds(begin, scope_);
+    const Interval limit = terms_.bounds(end, scope_);
+    const auto beside = [](std::int64_t bound, int by) { return std::abs(bound) >= no_limit ? bound : bound + by; };
+    if (op.step == 1) return {first.low, std::max(first.low, beside(limit.high, -1))};
+    if (op.step == -1) return {std::min(first.high, beside(limit.low, 1)), first.high};
+    const Interval trips = terms_.bounds(op.step > 0 ? plus(end, begin, -1) : plus(begin, end, -1), scope_);
+    if (trips.high >= no_limit) return {0, no_limit};
+    return {0, std::max<std::int64_t>(0, floor_div(trips.high - 1, std::abs(op.step)))};
   }
 
   Result<void> compile(const Instr& instr, const If& op) {
@@ -220,7 +247,7 @@ class Compiler {
   Result<void> compile(const Instr&, const Let& op) {
     const auto value = uniform(op.value);
     if (!value) return tl::unexpected(value.error());
-    assign(op.var, terms_.named(*value), constant(op.value));
+    assign(op.var, *value, constant(op.value));
     return {};
   }
 

@@ -27,9 +27,9 @@ struct SharedAccess {
 enum class Do : std::uint8_t {
   work_head,   // a next item? else to `target`
   work_next,   // to `target`, a head
-  loop_enter,  // the counter of loop `depth` starts at 0
+  loop_enter,  // the counter of loop `depth` starts at `start`
   loop_head,   // goes on? else the counter ends and to `target`
-  loop_next,   // the counter moves on; to `target`, a head
+  loop_next,   // the counter moves on by `stride`; to `target`, a head
   branch,      // holds? else to `target`
   jump,
   execute,     // everything else: by `instr`
@@ -40,6 +40,8 @@ struct Step {
   Do what = Do::execute;
   int target = -1;
   int depth = 0;                    // of loops around it; of loop steps: their own
+  Value start;
+  int stride = 1;
   Question question;                // loop_head, branch; of a product: whether it accumulates
   bool decided_by_constants = true; // nothing a run could decide otherwise
   bool plain = false;               // branch: neither side does more than touch fragments
@@ -62,8 +64,10 @@ struct PatternUse {
   std::vector<Hole> holes;
 };
 
+// Counters of loops with step 1 or -1 are the loop's variable itself; else they count 0, 1, ...
 struct LoopRange {
   int depth = 0;
+  int stride = 1;
   int begin = 0;  // the step loop_enter
   int end = 0;    // the step after loop_next
 };

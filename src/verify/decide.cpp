@@ -20,6 +20,11 @@ Answer Decider::answer(int lane, const Question& question, OpenPoint& point) {
       if (inner == Answer::open) return inner;
       return inner == Answer::yes ? Answer::no : Answer::yes;
     }
+    case Question::Kind::choice: {
+      const Answer condition = answer(lane, question.parts[0], point);
+      if (condition == Answer::open) return condition;
+      return answer(lane, question.parts[condition == Answer::yes ? 1 : 2], point);
+    }
     case Question::Kind::all:
     case Question::Kind::any: break;
   }
@@ -43,12 +48,17 @@ Answer Decider::compare(const OpenPoint& at_point, OpenPoint& point) const {
   return Answer::open;
 }
 
-// constant + sum >= 0. Fixed counters and remainders go into the constant; one unknown, or the difference of two, is
-// a comparison in the zone; anything wider is an unknown truth of its own.
 Answer Decider::answer(int lane, const Leaf& leaf, OpenPoint& point) {
-  std::int64_t constant = leaf.sum.constant;
+  if (const auto answered = answer(lane, leaf.parts, point)) return *answered;
+  if (const auto answered = answer(lane, leaf.sum, point)) return *answered;
+  return compare({0, variable(lane, leaf.atom), -1}, point);
+}
+
+// constant + sum >= 0, where what is fixed goes into the constant, and one unknown or the difference of two is left.
+std::optional<Answer> Decider::answer(int lane, const Linear& sum, OpenPoint& point) {
+  std::int64_t constant = sum.constant;
   std::vector<std::pair<int, std::int64_t>> open;
-  for (const auto& [atom, coefficient] : leaf.sum.terms) {
+  for (const auto& [atom, coefficient] : sum.terms) {
     if (const auto fixed = value(lane, model_.terms.atom(atom))) {
       constant += coefficient * *fixed;
     } else {
@@ -64,21 +74,29 @@ Answer Decider::answer(int lane, const Leaf& leaf, OpenPoint& point) {
     // A large limit is a named unknown, so that all lanes leave their loops together.
     const auto& large = model_.large_constants;
     const auto named = std::find(large.begin(), large.end(), std::abs(constant));
-    if (std::abs(coefficient) == 1 && named != large.end() && constant == leaf.sum.constant) {
+    if (std::abs(coefficient) == 1 && named != large.end() && constant == sum.constant && limit > 0) {
       const int name = state_.constants[at(named - large.begin())];
-      const std::int64_t rest = limit - *named;  // limit = name + rest, when it is positive
-      if (limit > 0) return at_most ? compare({x, name, rest}, point) : compare({name, x, -rest}, point);
+      const std::int64_t rest = limit - *named;
+      return at_most ? compare({x, name, rest}, point) : compare({name, x, -rest}, point);
     }
     return at_most ? compare({x, 0, limit}, point) : compare({0, x, -limit}, point);
   }
-  if (open.size() == 2 && open[0].second == -open[1].second) {
-    const std::int64_t scale = std::abs(open[0].second);
-    const bool first_positive = open[0].second > 0;
-    const int plus_variable = variable(lane, open[first_positive ? 0 : 1].first);
-    const int minus_variable = variable(lane, open[first_positive ? 1 : 0].first);
-    return compare({minus_variable, plus_variable, floor_div(constant, scale)}, point);
+  if (open.size() != 2 || open[0].second != -open[1].second) return std::nullopt;
+  const bool first_positive = open[0].second > 0;
+  const int plus_variable = variable(lane, open[first_positive ? 0 : 1].first);
+  const int minus_variable = variable(lane, open[first_positive ? 1 : 0].first);
+  return compare({minus_variable, plus_variable, floor_div(constant, std::abs(open[0].second))}, point);
+}
+
+std::optional<Decider::Sum> Decider::value(int lane, const Value& value, OpenPoint& point) {
+  if (!value.condition.empty()) {
+    const Answer condition = answer(lane, value.condition[0], point);
+    if (condition == Answer::open) return std::nullopt;
+    return this->value(lane, value.parts[condition == Answer::yes ? 0 : 1], point);
   }
-  return compare({0, variable(lane, leaf.atom), -1}, point);
+  if (value.atom < 0) return Sum{0, value.constant};
+  if (const auto fixed = this->value(lane, model_.terms.atom(value.atom))) return Sum{0, *fixed + value.constant};
+  return Sum{variable(lane, value.atom), value.constant};
 }
 
 std::optional<std::int64_t> Decider::value(int lane, const Linear& sum) const {
@@ -94,6 +112,10 @@ std::optional<std::int64_t> Decider::value(int lane, const Linear& sum) const {
 std::optional<std::int64_t> Decider::value(int lane, const Atom& atom) const {
   if (atom.kind == Atom::Kind::counter) {
     return state_.zone.exact(state_.lanes[at(lane)].frames[at(atom.index)].counter);
+  }
+  if (atom.kind == Atom::Kind::opaque && atom.function == Function::add) return value(lane, atom.args[0]);
+  if (const Symbol* symbol = atom.kind == Atom::Kind::coord ? nullptr : find(lane, atom)) {
+    if (const auto exact = state_.zone.exact(symbol->value)) return exact;
   }
   if (atom.kind != Atom::Kind::opaque || !atom.uses_counter) return std::nullopt;
   if (atom.function == Function::mod) {
@@ -117,7 +139,9 @@ std::optional<std::int64_t> Decider::remainder(int lane, const Atom& modulo) con
   for (const auto& [id, coefficient] : modulo.args[0].terms) {
     const Atom& atom = model_.terms.atom(id);
     if (atom.kind != Atom::Kind::counter) return std::nullopt;
-    sum += coefficient * state_.lanes[at(lane)].frames[at(atom.index)].residue;
+    const std::int64_t residue = state_.lanes[at(lane)].frames[at(atom.index)].residue;
+    if (residue < 0) return std::nullopt;
+    sum += coefficient * residue;
   }
   return floor_mod(sum, divisor);
 }

@@ -24,6 +24,13 @@ class Decider {
   // With Answer::open, `point` is a comparison that the answer depends on.
   [[nodiscard]] Answer answer(int lane, const Question& question, OpenPoint& point);
 
+  // A zone variable and an offset that make the value.
+  struct Sum {
+    int variable = 0;
+    std::int64_t offset = 0;
+  };
+  [[nodiscard]] std::optional<Sum> value(int lane, const Value& value, OpenPoint& point);
+
   // The value when all that it depends on is fixed (counters, also modulo something).
   [[nodiscard]] std::optional<std::int64_t> value(int lane, const Linear& sum) const;
 
@@ -32,6 +39,7 @@ class Decider {
   State& state_;
 
   [[nodiscard]] Answer answer(int lane, const Leaf& leaf, OpenPoint& point);
+  [[nodiscard]] std::optional<Answer> answer(int lane, const Linear& sum, OpenPoint& point);
   [[nodiscard]] Answer compare(const OpenPoint& at, OpenPoint& point) const;
   [[nodiscard]] std::optional<std::int64_t> value(int lane, const Atom& atom) const;
   [[nodiscard]] std::optional<std::int64_t> remainder(int lane, const Atom& modulo) const;

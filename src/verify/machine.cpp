@@ -79,14 +79,24 @@ Machine::Progress Machine::advance(int index) {
       ++self.item;
       self.step = now.target;
       return Progress::advanced;
-    case Do::loop_enter:
-      self.frames.push_back({state_.zone.add_equal(0, 0), 0});
+    case Do::loop_enter: {
+      OpenPoint point;
+      const auto start = decider_.value(index, now.start, point);
+      if (!start) {
+        open_[at(index)] = point;
+        return Progress::open;
+      }
+      const std::int64_t residue = start->variable == 0 ? floor_mod(start->offset, model_.compiled.modulus) : -1;
+      self.frames.push_back({state_.zone.add_equal(start->variable, static_cast<int>(start->offset)), residue});
       break;
+    }
     case Do::loop_head:
     case Do::branch: return decide(index, now);
     case Do::loop_next:
-      state_.zone.shift(self.frames.back().counter, 1);
-      self.frames.back().residue = (self.frames.back().residue + 1) % model_.compiled.modulus;
+      state_.zone.shift(self.frames.back().counter, now.stride);
+      if (std::int64_t& residue = self.frames.back().residue; residue >= 0) {
+        residue = floor_mod(residue + now.stride, model_.compiled.modulus);
+      }
       self.step = now.target;
       return Progress::advanced;
     case Do::jump:

@@ -86,10 +86,13 @@ bool is_past(const Model& model, const State& state, int lane, const Symbol& sym
         break;
       }
       const int counter = at_lane.frames[at(depth)].counter;
-      const std::int32_t lead = state.zone.bound(symbol.holes[h], counter);  // hole - counter
-      if (lead == Zone::unbounded) return false;
-      if (lead < use.holes[h].offset) past = true;
-      same = state.zone.equal(symbol.holes[h], counter, static_cast<int>(use.holes[h].offset));
+      const auto offset = static_cast<int>(use.holes[h].offset);
+      const bool up = loop->stride > 0;
+      const std::int32_t behind =
+          up ? state.zone.bound(symbol.holes[h], counter) : state.zone.bound(counter, symbol.holes[h]);
+      if (behind == Zone::unbounded) return false;
+      if (behind < (up ? offset : -offset)) past = true;
+      same = state.zone.equal(symbol.holes[h], counter, offset);
     }
     if (!past && !(same && at_lane.step > use.step)) return false;
   }

@@ -16,7 +16,7 @@ namespace pipethreader::verify {
 
 struct LoopFrame {
   int counter = 0;           // zone variable
-  std::int64_t residue = 0;  // the counter modulo Compiled::modulus
+  std::int64_t residue = 0;  // the counter modulo Compiled::modulus; -1: unknown
 };
 
 // Products between two commits.

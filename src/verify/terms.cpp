@@ -282,28 +282,49 @@ Question Terms::question(const Linear& truth) {
 }
 
 // min, max and select leave the sum: each is a choice between two sums.
-Question Terms::at_least_zero(const Linear& sum) {
+bool Terms::split(const Linear& sum, Question& condition, Linear& yes, Linear& no) {
   for (const auto& [id, coefficient] : sum.terms) {
     const Atom atom = this->atom(id);
     if (atom.kind != Atom::Kind::opaque) continue;
-    const auto with = [&](const Linear& value) {
-      return at_least_zero(plus(plus(sum, Linear{0, {{id, coefficient}}}, -1), value, coefficient));
-    };
+    const Linear rest = plus(sum, Linear{0, {{id, coefficient}}}, -1);
+    const auto with = [&](std::size_t arg) { return plus(rest, atom.args[arg], coefficient); };
     if (atom.function == Function::min || atom.function == Function::max) {
-      const bool all = (atom.function == Function::min) == (coefficient > 0);
-      return {all ? Question::Kind::all : Question::Kind::any, true, {}, {with(atom.args[0]), with(atom.args[1])}};
+      condition = at_least_zero(plus(atom.args[1], atom.args[0], -1));  // the first is the smaller one
+      const std::size_t smaller = atom.function == Function::min ? 0 : 1;
+      yes = with(smaller);
+      no = with(1 - smaller);
+      return true;
     }
     if (atom.function == Function::select) {
-      const Question condition = question(atom.args[0]);
-      const Question no{Question::Kind::negation, true, {}, {condition}};
-      return {Question::Kind::any, true, {},
-              {{Question::Kind::all, true, {}, {condition, with(atom.args[1])}},
-               {Question::Kind::all, true, {}, {no, with(atom.args[2])}}}};
+      condition = question(atom.args[0]);
+      yes = with(1);
+      no = with(2);
+      return true;
     }
+  }
+  return false;
+}
+
+Question Terms::at_least_zero(const Linear& sum) {
+  Question condition;
+  Linear yes, no;
+  if (split(sum, condition, yes, no)) {
+    return {Question::Kind::choice, true, {}, {condition, at_least_zero(yes), at_least_zero(no)}};
   }
   const Leaf leaf = reduced(sum);
   if (leaf.sum.is_constant()) return {Question::Kind::constant, leaf.sum.constant >= 0};
   return {Question::Kind::leaf, true, leaf};
+}
+
+Value Terms::value(const Linear& sum) {
+  Question condition;
+  Linear yes, no;
+  if (split(sum, condition, yes, no)) return {-1, 0, {condition}, {value(yes), value(no)}};
+  Linear rest = sum;
+  rest.constant = 0;
+  if (rest.is_constant()) return {-1, sum.constant};
+  const bool single = rest.terms.size() == 1 && rest.terms[0].second == 1;
+  return {single ? rest.terms[0].first : as_one_atom(rest).terms[0].first, sum.constant};
 }
 
 // Divides by what the coefficients share, or by the largest coefficient of a counter with the rest rounded down, so
@@ -325,7 +346,7 @@ Leaf Terms::reduced(Linear sum) {
   } else if (of_counters > 1 && rest) {
     sum = floor_division(sum, of_counters);
   }
-  Leaf leaf{joined(sum), -1};
+  Leaf leaf{joined(sum), sum, -1};
   const auto& terms = leaf.sum.terms;
   if (terms.size() > 2 || (terms.size() == 2 && terms[0].second != -terms[1].second)) {
     Atom whole;
@@ -337,35 +358,44 @@ Leaf Terms::reduced(Linear sum) {
   return leaf;
 }
 
-// What is no counter as one atom, so that the sum becomes its difference to a counter.
-Linear Terms::joined(const Linear& sum) {
-  Linear counters{sum.constant, {}};
-  Linear others;
-  for (const auto& term : sum.terms) {
-    (atom(term.first).kind == Atom::Kind::counter ? counters : others).terms.push_back(term);
-  }
-  if (others.terms.size() < 2 && (others.terms.empty() || std::abs(others.terms[0].second) == 1)) return sum;
-  const std::int64_t sign = others.terms[0].second < 0 ? -1 : 1;
+Linear Terms::as_one_atom(const Linear& sum) {
   Atom whole;
   whole.kind = Atom::Kind::opaque;
   whole.function = Function::add;
-  whole.args = {times(others, sign), Linear{}};
-  return plus(counters, atom_sum(std::move(whole)), sign);
+  whole.args = {sum, Linear{}};
+  return atom_sum(std::move(whole));
 }
 
-Linear Terms::named(const Linear& sum) {
+// Multiples become atoms of their own, and so does all that is no counter when it is too much, or has the counter's
+// sign: the difference of two atoms is left.
+Linear Terms::joined(const Linear& sum) {
+  Linear result{sum.constant, {}};
+  Linear others;
+  std::size_t counters = 0;
+  std::int64_t sign_of_counters = 0;
   for (const auto& term : sum.terms) {
-    const Atom part = atom(term.first);
-    const bool choice = part.kind == Atom::Kind::opaque &&
-                        (part.function == Function::min || part.function == Function::max || part.function == Function::select);
-    if (!choice) continue;
-    Atom whole;
-    whole.kind = Atom::Kind::opaque;
-    whole.function = Function::add;
-    whole.args = {sum, Linear{}};
-    return atom_sum(std::move(whole));
+    if (atom(term.first).kind == Atom::Kind::counter) {
+      result.terms.push_back(term);
+      sign_of_counters = term.second < 0 ? -1 : 1;
+      ++counters;
+    } else {
+      others.terms.push_back(term);
+    }
   }
-  return sum;
+  if (others.terms.empty()) return sum;
+  const auto unit = [](std::int64_t coefficient) { return std::abs(coefficient) == 1; };
+  const auto sign_of = [](std::int64_t coefficient) { return coefficient < 0 ? -1 : 1; };
+  if (counters == 0 && others.terms.size() == 2 && sign_of(others.terms[0].second) != sign_of(others.terms[1].second)) {
+    for (const auto& [id, coefficient] : others.terms) {
+      const Linear one{0, {{id, std::abs(coefficient)}}};
+      result = plus(result, unit(coefficient) ? one : as_one_atom(one), sign_of(coefficient));
+    }
+    return result;
+  }
+  const bool alone = others.terms.size() == 1 && unit(others.terms[0].second);
+  if (alone && (counters == 0 || others.terms[0].second != sign_of_counters)) return sum;
+  const std::int64_t sign = counters > 0 ? -sign_of_counters : sign_of(others.terms[0].second);
+  return plus(result, as_one_atom(times(others, sign)), sign);
 }
 
 // --- values ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // Uniform integer expressions in a normal form in which equal things of different roles look equal: linear sums of
-// atoms. An atom is a parameter, the work item, a loop's counter (0, 1, ...), a coordinate, or an opaque function of
-// linear sums. Conditions become questions: and, or, not over "sum >= 0".
+// atoms. An atom is a parameter, the work item, a loop's counter, a coordinate, or an opaque function of
+// linear sums. Conditions become questions: and, or, not, choices over "sum >= 0".
 #pragma once
 
 #include <cstdint>
@@ -44,19 +44,29 @@ struct Atom {
   bool uses_counter = false;
 };
 
-// sum >= 0, at most one counter and one other atom with opposite signs where that is possible; else `atom` stands for
-// its truth (-1: not needed).
+// sum >= 0. `sum` has at most one counter and one other atom, with opposite signs, where that is possible: a comparison
+// of two integers. Else `atom` stands for its truth (-1: not needed). `parts` is the sum with nothing joined, for when
+// some of it has a known value.
 struct Leaf {
   Linear sum;
+  Linear parts;
   int atom = -1;
 };
 
 struct Question {
-  enum class Kind : std::uint8_t { constant, leaf, all, any, negation };
+  enum class Kind : std::uint8_t { constant, leaf, all, any, negation, choice };
   Kind kind = Kind::constant;
   bool value = true;
   Leaf leaf;
-  std::vector<Question> parts;
+  std::vector<Question> parts;  // choice: if the first holds the second, else the third
+};
+
+// An integer that is one atom plus a constant, after the choices (min, max, select) in it.
+struct Value {
+  int atom = -1;  // -1: the constant alone
+  std::int64_t constant = 0;
+  std::vector<Question> condition;  // one: if it holds the first part, else the second
+  std::vector<Value> parts;
 };
 
 struct Interval {
@@ -82,8 +92,7 @@ class Terms {
   [[nodiscard]] std::optional<Linear> build(program::ExprId expr, const Scope& scope);
   [[nodiscard]] Question question(const Linear& truth);       // truth != 0
   [[nodiscard]] Question at_least_zero(const Linear& sum);
-  // What a Let names: one atom when it holds a choice (min, max, select), so that all lanes ask about the same unknown.
-  [[nodiscard]] Linear named(const Linear& sum);
+  [[nodiscard]] Value value(const Linear& sum);
   [[nodiscard]] Linear counter(int depth);
   [[nodiscard]] Linear item();
   [[nodiscard]] Linear floor_division(const Linear& a, std::int64_t divisor);
@@ -114,6 +123,9 @@ class Terms {
   [[nodiscard]] Interval bounds(const Atom& atom, const Scope& scope) const;
   [[nodiscard]] Leaf reduced(Linear sum);
   [[nodiscard]] Linear joined(const Linear& sum);
+  [[nodiscard]] Linear as_one_atom(const Linear& sum);
+  // The choice in a sum, as a condition and the sums that it chooses from; false when there is none.
+  bool split(const Linear& sum, Question& condition, Linear& yes, Linear& no);
 };
 
 [[nodiscard]] std::int64_t floor_div(std::int64_t a, std::int64_t b);

@@ -48,7 +48,7 @@ std::int64_t value_of(const Zone& zone, int variable) {
   return high == Zone::unbounded ? 0 : std::min<std::int32_t>(0, high);
 }
 
-struct Value {
+struct Quantity {
   int atom = -1;
   std::int64_t item = -1;
   int variable = 0;
@@ -59,13 +59,13 @@ struct Value {
 struct Agreement {
   std::shared_ptr<const Terms> terms;
   Zone zone;
-  std::vector<Value> values;
+  std::vector<Quantity> quantities;
   std::int64_t items = 0;
 
   bool operator()(const std::vector<double>& params, std::span<const std::int64_t> block_items) const {
     if (static_cast<std::int64_t>(block_items.size()) < items) return false;
     std::vector<std::pair<int, std::int64_t>> concrete{{0, 0}};
-    for (const Value& value : values) {
+    for (const Quantity& value : quantities) {
       if (value.item >= static_cast<std::int64_t>(block_items.size())) return false;
       const std::int64_t item = value.item < 0 ? 0 : block_items[at(value.item)];
       concrete.emplace_back(value.variable, terms->value(Linear{0, {{value.atom, 1}}}, params, item, value.counters));
@@ -95,7 +95,7 @@ Witness make_witness(const Model& model, std::shared_ptr<const Terms> terms, con
   Agreement agreement{std::move(terms), zone, {}, witness.items};
   for (const Symbol& symbol : exact.state.symbols) {
     const Atom& atom = agreement.terms->atom(symbol.atom);
-    Value value{symbol.atom, symbol.item, symbol.value, {}};
+    Quantity value{symbol.atom, symbol.item, symbol.value, {}};
     std::string text = agreement.terms->pattern_text(symbol.pattern);
     for (std::size_t h = 0; h < symbol.holes.size(); ++h) {
       const Hole& hole = atom.holes[h];
@@ -105,7 +105,7 @@ Witness make_witness(const Model& model, std::shared_ptr<const Terms> terms, con
       text += fmt::format("{} #{} = {}", h == 0 ? " at" : ",", h, at_hole);
     }
     witness.counts.push_back({text, symbol.item, value_of(zone, symbol.value)});
-    agreement.values.push_back(std::move(value));
+    agreement.quantities.push_back(std::move(value));
   }
   witness.agrees = std::move(agreement);
   return witness;

@@ -180,7 +180,7 @@ std::string Generator::mask(const std::string& axis, const std::string& extent) 
     case 0:
       return fmt::format("{} <= {}", axis, i);
     case 1:
-      return fmt::format("{} < {} + {}", axis, i, dice_.between(0, 6));
+      return fmt::format("{} < {} + {}", axis, i, dice_.between(1, 6));
     case 2:
       return fmt::format("{} <= {} && {} - {} < {}", axis, i, i, axis, dice_.between(1, 12));
     case 3:

@@ -6,6 +6,7 @@
 #include "driver/pipeline.h"
 #include "interpret/interpret.h"
 #include "oracle/oracle.h"
+#include "search/search.h"
 #include "runtime/driver.h"
 #include "runtime/host_array.h"
 #include "runtime/nvrtc.h"
@@ -18,7 +19,7 @@ int main(int argc, char** argv) {
   driver::Choices choices;
   std::string what = "run";
   std::vector<std::pair<std::string, double>> dyn;
-  bool dynamic = false;
+  bool dynamic = false, automatic = false; std::size_t pick = 0;
   for (int i = 2; i < argc; ++i) {
     std::string a = argv[i];
     const auto eq = a.find('=');
@@ -32,7 +33,11 @@ int main(int argc, char** argv) {
     else if (n == "raster") choices.partition.raster = std::stoi(v);
     else if (n == "depth") choices.schedule.depth = std::stoi(v);
     else if (n == "overlap") choices.schedule.overlap = static_cast<schedule::Overlap>(std::stoi(v));
+    else if (n == "cluster") choices.partition.cluster = std::stoi(v);
+    else if (n == "turns") choices.schedule.turns = v == "1";
+    else if (n == "staged") choices.schedule.staged_stores = v == "1";
     else if (n == "bulk") choices.bulk = v == "1";
+    else if (n == "auto") { automatic = true; if (!v.empty()) pick = std::stoul(v); }
     else if (n == "dynamic") dynamic = true;
     else if (n[0] == '-') options.push_back({n.substr(1), std::stod(v)});
     else dims.push_back({n, std::stod(v)});
@@ -50,6 +55,19 @@ int main(int argc, char** argv) {
   if (!special) { std::cerr << special.error().format() << "\n"; return 1; }
   auto device = device::load_device("devices/h200.toml");
   if (!device) { std::cerr << device.error().format() << "\n"; return 1; }
+  if (what == "rank" || automatic) {
+    auto start = std::chrono::steady_clock::now();
+    auto ranked = search::rank(*special, *device);
+    if (!ranked) { std::cerr << ranked.error().format() << "\n"; return 1; }
+    std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
+    if (what == "rank") std::cout << ranked->size() << " candidates in " << spent.count() << " ms\n";
+    for (std::size_t i = 0; i < ranked->size() && i < (what == "rank" ? 12u : 1u); ++i) {
+      auto& c = (*ranked)[i];
+      std::cout << fmt::format("{:.1f} us row {} col {} stream {} lanes {} order {} overlap {} depth {} regs {} shared {} bound {}\n", c.predicted_us, c.partition.row, c.partition.column, c.partition.stream, c.partition.lanes, int(c.partition.order), int(c.schedule.overlap), c.schedule.depth, c.registers, c.shared_bytes, c.bound);
+    }
+    if (what == "rank") return 0;
+    choices.partition = ranked->at(pick).partition; choices.schedule = ranked->at(pick).schedule;
+  }
   std::vector<driver::StageTime> times;
   auto lowered = driver::lower_kernel(*special, *device, choices, &times);
   if (!lowered) { std::cerr << lowered.error().format() << "\n"; return 1; }

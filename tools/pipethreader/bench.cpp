@@ -103,7 +103,9 @@ void add_bench(CLI::App& app, const driver::Environment& environment, Commands& 
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("bench", "time a kernel on the card, beside cuBLAS where both can do it");
   options->kernel.declare(*command);
-  command->add_option("--size", options->sizes, "a dynamic dim's size while timing")->type_name("NAME=SIZE");
+  command->add_option("--size", options->sizes, "a dynamic dim's size while timing")
+      ->allow_extra_args(false)
+      ->type_name("NAME=SIZE");
   command->add_option("--rounds", options->rounds, "bursts of each")->check(CLI::Range(1, 1000))->type_name("COUNT");
   commands[command] = [options, &environment] { return run(*options, environment); };
 }

@@ -15,10 +15,13 @@ void KernelOptions::declare(CLI::App& app, bool compiles) {
   app.add_option("--kernel", name, "which kernel of the file; the first if not given")->type_name("NAME");
   app.add_option("--device", device, "the device to compile for: a name that `devices` lists, or a .toml file")
       ->type_name("NAME");
-  app.add_option("--dim", dims, "fix a dim at a size; dims left out stay dynamic")->type_name("NAME=SIZE");
-  app.add_option("--option", options, "set an option of the kernel")->type_name("NAME=VALUE");
+  app.add_option("--dim", dims, "fix a dim at a size; dims left out stay dynamic")
+      ->allow_extra_args(false)
+      ->type_name("NAME=SIZE");
+  app.add_option("--option", options, "set an option of the kernel")->allow_extra_args(false)->type_name("NAME=VALUE");
   app.add_option("--force", forced,
                  "fix a choice of the schedule: row, column, stream, lanes, overlap, depth, order, ...")
+      ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   if (!compiles) return;
   app.add_flag("--no-cache", no_cache, "neither read nor write the cache of compiled kernels");

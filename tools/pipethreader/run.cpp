@@ -171,13 +171,20 @@ void add_run(CLI::App& app, const driver::Environment& environment, Commands& co
   options->kernel.declare(*command);
   command->add_option("--on", options->on, "where: gpu, or cpu (the interpreter); gpu if not given")
       ->check(CLI::IsMember({"gpu", "cpu"}));
-  command->add_option("--size", options->sizes, "a dynamic dim's size at this run")->type_name("NAME=SIZE");
+  command->add_option("--size", options->sizes, "a dynamic dim's size at this run")
+      ->allow_extra_args(false)
+      ->type_name("NAME=SIZE");
   command->add_option("--seed", options->seed, "of random inputs and of the interpreter's order")->type_name("NUMBER");
   command->add_option("--input", options->inputs, "an input tensor from a file; others are random")
+      ->allow_extra_args(false)
       ->type_name("NAME=FILE.npy");
-  command->add_option("--output", options->outputs, "write an output tensor to a file")->type_name("NAME=FILE.npy");
-  command->add_option("--set", options->scalars, "a scalar's value")->type_name("NAME=VALUE");
-  command->add_option("--range", options->ranges, "where an input's random values lie")->type_name("NAME=LOW:HIGH");
+  command->add_option("--output", options->outputs, "write an output tensor to a file")
+      ->allow_extra_args(false)
+      ->type_name("NAME=FILE.npy");
+  command->add_option("--set", options->scalars, "a scalar's value")->allow_extra_args(false)->type_name("NAME=VALUE");
+  command->add_option("--range", options->ranges, "where an input's random values lie")
+      ->allow_extra_args(false)
+      ->type_name("NAME=LOW:HIGH");
   command->add_flag("--no-check", options->no_check, "do not compare with the oracle");
   commands[command] = [options, &environment] { return run(*options, environment); };
 }

@@ -80,7 +80,9 @@ void add_tune(CLI::App& app, const driver::Environment& environment, Commands& c
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("tune", "time a kernel's candidates on the card and remember the fastest");
   options->kernel.declare(*command, false);
-  command->add_option("--size", options->sizes, "a dynamic dim's size while timing")->type_name("NAME=SIZE");
+  command->add_option("--size", options->sizes, "a dynamic dim's size while timing")
+      ->allow_extra_args(false)
+      ->type_name("NAME=SIZE");
   command->add_option("--candidates", options->candidates, "how many to time at most")
       ->check(CLI::Range(1, 1000))
       ->type_name("COUNT");

@@ -1,0 +1,105 @@
+#include "search/resources.h"
+
+#include <algorithm>
+#include <map>
+
+namespace pipethreader::search {
+
+using kernel::ValueId;
+using schedule::Entry;
+using schedule::Item;
+using schedule::LoopTree;
+
+namespace {
+
+// First and last use of every value on one line of time; a loop is walked once, and what is alive across iterations
+// is alive in the whole loop.
+class Liveness {
+ public:
+  Liveness(const task::Graph& graph, const partition::Assignment& assignment) : graph_(graph), assignment_(assignment) {}
+
+  int run(const std::vector<Item>& items) {
+    walk(items);
+    std::vector<int> alive(static_cast<std::size_t>(time_) + 1, 0);
+    for (const auto& [value, span] : spans_) {
+      const partition::Place& place = assignment_[value];
+      if (!place.in_registers) continue;
+      const int words = (place.layout.registers() * bits(graph_.kernel[value].type) + 31) / 32;
+      for (int t = span.first; t <= span.second; ++t) alive[static_cast<std::size_t>(t)] += words;
+    }
+    return *std::max_element(alive.begin(), alive.end());
+  }
+
+ private:
+  void use(ValueId value) {
+    const auto [found, fresh] = spans_.try_emplace(value, time_, time_);
+    if (!fresh) found->second.second = time_;
+  }
+
+  void walk(const std::vector<Item>& items) {
+    for (const Item& item : items) {
+      ++time_;
+      if (const auto* entry = std::get_if<Entry>(&item.node)) {
+        const task::Task& t = graph_[entry->task];
+        for (const ValueId v : t.reads) use(v);
+        if (t.writes) use(*t.writes);
+        continue;
+      }
+      const auto& loop = std::get<LoopTree>(item.node);
+      const int begin = time_;
+      const std::map<ValueId, std::pair<int, int>> before = spans_;
+      walk(loop.body);
+      for (auto& [value, span] : spans_) {
+        const auto was = before.find(value);
+        const bool outside = was != before.end() && span.second > begin;
+        if (outside) span.second = time_;
+        if (was == before.end() && read_across(loop.body, value)) span = {begin, time_};
+      }
+      ++time_;
+    }
+  }
+
+  // A stage-1 entry reads what an earlier iteration's stage 0 wrote.
+  bool read_across(const std::vector<Item>& body, ValueId value) const {
+    return std::any_of(body.begin(), body.end(), [&](const Item& item) {
+      const auto* e = std::get_if<Entry>(&item.node);
+      if (e == nullptr || e->stage == 0) return false;
+      const task::Task& t = graph_[e->task];
+      return std::find(t.reads.begin(), t.reads.end(), value) != t.reads.end();
+    });
+  }
+
+  const task::Graph& graph_;
+  const partition::Assignment& assignment_;
+  std::map<ValueId, std::pair<int, int>> spans_;
+  int time_ = 0;
+};
+
+std::int64_t tile_bytes(const task::Graph& graph, const partition::Assignment& assignment, ValueId value) {
+  const partition::SharedTile& tile = *assignment[value].shared;
+  const std::int64_t bytes = std::int64_t{tile.rows} * tile.cols * bits(graph.kernel[value].type) / 8;
+  const std::int64_t step = tile.rows % 8 == 0 ? 1024 : 128;
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+int live_registers(const task::Graph& graph, const partition::Partition&, const partition::Assignment& assignment,
+                   const schedule::Program& program) {
+  return Liveness(graph, assignment).run(program.computer);
+}
+
+SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& assignment, const schedule::Program& program) {
+  SharedNeed need;
+  for (const schedule::RingPlan& ring : program.rings) {
+    for (const ValueId v : ring.values) {
+      (ring.level.empty() ? need.fixed : need.per_depth) += tile_bytes(graph, assignment, v);
+    }
+  }
+  for (std::size_t i = 0; i < assignment.values.size(); ++i) {
+    if (assignment.values[i].scratch) need.fixed += tile_bytes(graph, assignment, ValueId(i));
+  }
+  return need;
+}
+
+}  // namespace pipethreader::search

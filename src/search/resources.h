@@ -1,0 +1,23 @@
+// What a scheduled candidate needs of the registers and the shared memory.
+#pragma once
+
+#include <cstdint>
+
+#include "partition/assignment.h"
+#include "partition/partition.h"
+#include "schedule/sprogram.h"
+
+namespace pipethreader::search {
+
+// The most registers that live values need at once in a computing thread, without addresses and counters.
+[[nodiscard]] int live_registers(const task::Graph& graph, const partition::Partition& partition,
+                                 const partition::Assignment& assignment, const schedule::Program& program);
+
+struct SharedNeed {
+  std::int64_t fixed = 0;      // rings outside loops, one slot each, and scratch
+  std::int64_t per_depth = 0;  // one slot of every ring inside loops
+};
+[[nodiscard]] SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& assignment,
+                                     const schedule::Program& program);
+
+}  // namespace pipethreader::search

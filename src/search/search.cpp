@@ -1,0 +1,243 @@
+#include "search/search.h"
+
+#include <algorithm>
+#include <set>
+
+#include "partition/assignment.h"
+#include "search/resources.h"
+#include "simulate/timeline.h"
+#include "task/graph.h"
+#include "task/products.h"
+#include "task/rewrite.h"
+
+namespace pipethreader::search {
+
+using partition::Order;
+using schedule::Overlap;
+
+namespace {
+
+constexpr int address_registers = 36;       // counters, addresses, loop bounds beside the values
+constexpr std::int64_t barrier_bytes = 2048;
+constexpr int depth_limit = 4;
+
+class Ranking {
+ public:
+  Ranking(const task::Graph& graph, const device::Device& device, const Options& options)
+      : graph_(graph), device_(device), options_(options) {
+    for (const task::Task& t : graph.tasks) products_ = products_ || t.product.has_value();
+    uneven_ = depends_on_parallel(graph.root);
+  }
+
+  Result<std::vector<Candidate>> run() {
+    for (const partition::Choice& choice : products_ ? product_choices() : element_choices()) {
+      auto cut = partition::propagate(graph_, choice);
+      if (!cut) {
+        last_ = cut.error();
+        continue;
+      }
+      // Different wishes may end in the same tiles.
+      if (!seen_.insert({cut->tile, cut->lanes, static_cast<int>(choice.order)}).second) continue;
+      auto assignment = partition::assign(graph_, *cut);
+      if (!assignment) {
+        last_ = assignment.error();
+        continue;
+      }
+      for (const Overlap overlap : {Overlap::serial, Overlap::deferred, Overlap::delayed}) {
+        if (!products_ && overlap != Overlap::serial) continue;
+        consider(*cut, *assignment, overlap);
+      }
+    }
+    if (found_.empty()) {
+      if (!last_.diagnostics.empty()) return tl::unexpected(last_);
+      return fail("no tiles of '{}' fit {}: the smallest needs {} registers a thread and {} bytes of shared memory; the device has {} and {}",
+                  graph_.kernel.name, device_.name, least_registers_, least_shared_, device_.registers.per_thread_max,
+                  device_.memory.shared_bytes_per_block);
+    }
+    std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
+    return std::move(found_);
+  }
+
+ private:
+  std::vector<partition::Choice> product_choices() const {
+    std::vector<partition::Choice> choices;
+    for (const Order order : {Order::single, Order::persistent, Order::dynamic}) {
+      if (uneven_ != (order == Order::dynamic) && order != Order::single) continue;
+      for (const int lanes : {2, 1, 3}) {
+        for (const int rows : {64, 128}) {
+          for (const int column : {256, 128, 192, 64, 32}) {
+            for (const int stream : {64, 128, 160, 96, 32, 16}) {
+              partition::Choice c;
+              c.lanes = lanes;
+              c.row = rows * lanes;
+              c.column = column;
+              c.stream = stream;
+              c.order = order;
+              c.raster = std::max(1, 2048 / c.row);
+              choices.push_back(c);
+            }
+          }
+        }
+      }
+    }
+    return choices;
+  }
+
+  static std::vector<partition::Choice> element_choices() {
+    std::vector<partition::Choice> choices;
+    for (const int element : {1024, 2048, 4096, 512}) {
+      partition::Choice c;
+      c.lanes = 1;
+      c.element = element;
+      choices.push_back(c);
+    }
+    return choices;
+  }
+
+  // Whether some loop's range depends on which tile is worked on.
+  bool depends_on_parallel(const std::vector<task::Node>& nodes) const {
+    return std::any_of(nodes.begin(), nodes.end(), [&](const task::Node& node) {
+      const auto* loop = std::get_if<task::LoopNode>(&node.item);
+      if (loop == nullptr) return false;
+      const auto& where = std::get<kernel::Loop>(graph_.kernel[loop->statement].node).where;
+      if (where) {
+        for (const kernel::AxisId a : task::axes_of(graph_.kernel, *where)) {
+          if (graph_.kernel[a].kind == kernel::AxisKind::parallel) return true;
+        }
+      }
+      return depends_on_parallel(loop->body);
+    });
+  }
+
+  void consider(const partition::Partition& cut, const partition::Assignment& assignment, Overlap overlap) {
+    Candidate candidate;
+    candidate.partition = cut.choice;
+    candidate.partition.lanes = cut.lanes;
+    candidate.schedule.overlap = overlap;
+    candidate.schedule.depth = 2;
+    auto program = schedule::greedy(graph_, cut, assignment, candidate.schedule);
+    if (!program) return;
+    const int stages = deepest(program->computer);
+    // A stronger overlap that ends in the same schedule is not a candidate of its own.
+    if (overlap != Overlap::serial && products_) {
+      if (stages == 1) return;
+      schedule::Choice weaker = candidate.schedule;
+      weaker.overlap = static_cast<Overlap>(static_cast<int>(overlap) - 1);
+      const auto other = schedule::greedy(graph_, cut, assignment, weaker);
+      if (other && schedule::print(graph_, *other) == schedule::print(graph_, *program)) return;
+    }
+    candidate.registers = live_registers(graph_, cut, assignment, *program) + address_registers;
+    const SharedNeed need = shared_need(graph_, assignment, *program);
+    const std::int64_t room = device_.memory.shared_bytes_per_block - barrier_bytes - need.fixed;
+    int depth = need.per_depth == 0 ? 1 : static_cast<int>(std::min<std::int64_t>(depth_limit, room / need.per_depth));
+    candidate.shared_bytes = need.fixed + std::max(1, depth) * need.per_depth;
+    note_least(candidate);
+    if (room < 0 || depth < stages || candidate.registers > register_limit(cut)) return;
+    candidate.schedule.depth = depth;
+    program = schedule::greedy(graph_, cut, assignment, candidate.schedule);
+    predict(candidate, cut, assignment, *program);
+    found_.push_back(candidate);
+  }
+
+  void note_least(const Candidate& c) {
+    if (least_registers_ == 0 || c.registers < least_registers_) {
+      least_registers_ = c.registers;
+      least_shared_ = c.shared_bytes;
+    }
+  }
+
+  static int deepest(const std::vector<schedule::Item>& items) {
+    int stages = 1;
+    for (const schedule::Item& item : items) {
+      if (const auto* loop = std::get_if<schedule::LoopTree>(&item.node)) {
+        stages = std::max({stages, loop->stages, deepest(loop->body)});
+      }
+    }
+    return stages;
+  }
+
+  int register_limit(const partition::Partition& cut) const {
+    const device::RegisterBudget* budget = cut.lanes > 1 ? device_.find_budget(cut.lanes) : nullptr;
+    return budget != nullptr ? budget->consumer : device_.registers.per_thread_max;
+  }
+
+  std::int64_t extent(kernel::AxisId axis) const {
+    return std::max<std::int64_t>(1, task::static_extent(graph_.kernel, axis).value_or(options_.dynamic_size));
+  }
+
+  // The largest of computing, L2 and device memory, in waves of blocks, plus the launch.
+  void predict(Candidate& candidate, const partition::Partition& cut, const partition::Assignment& assignment,
+               const schedule::Program& program) const {
+    const simulate::Timeline timeline = simulate::simulate(graph_, cut, assignment, program, device_);
+    double items = 1;
+    for (const kernel::AxisId a : cut.walk) items *= static_cast<double>((extent(a) + cut.extent(a) - 1) / cut.extent(a));
+    const int threads = 128 * (cut.lanes + (program.copier.empty() ? 0 : 1));
+    double together = 1;
+    if (cut.lanes == 1 || !cut.has_products) {
+      const double by_shared = static_cast<double>(device_.memory.shared_bytes_per_unit) /
+                               static_cast<double>(candidate.shared_bytes + device_.memory.shared_bytes_reserved + barrier_bytes);
+      const double by_registers = static_cast<double>(device_.registers.per_unit) / (threads * std::max(32, candidate.registers));
+      together = std::clamp(std::floor(std::min(by_shared, by_registers)), 1.0, 8.0);
+    }
+    double per_item = timeline.work_cycles;
+    // Waiting for, freeing and moving on a slot holds the lane in every iteration.
+    for (const simulate::LoopTime& loop : timeline.loops) {
+      per_item += loop.trips * static_cast<double>(program.rings.size()) * device_.barriers.counted_arrive_cycles;
+    }
+    switch (cut.choice.order) {
+      case partition::Order::single: per_item += device_.launch.block_cycles; break;
+      case partition::Order::persistent: per_item -= 0.7 * device_.latency.bulk_load; break;
+      case partition::Order::dynamic: per_item += device_.launch.next_work_cycles - 0.7 * device_.latency.bulk_load; break;
+    }
+    const double busy = device_.bound_cycles(timeline.demand);
+    const double units = device_.execution_units;
+    const double slots = units * together;
+    const double waves = uneven_ ? std::max(1.0, items / slots) : std::ceil(items / slots);
+    const double clock = device_.clock.burst_ghz * 1e3;  // cycles in a microsecond
+    const double compute = waves * std::max(per_item, busy * together) / clock;
+    const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
+    double tensors = 0;
+    for (const kernel::Tensor& t : graph_.kernel.tensors) tensors += tensor_bytes(t);
+    const double dram = tensors / (device_.rate_per_cycle(device::Resource::dram) * units) / clock;
+    candidate.predicted_us = std::max({compute, l2, dram}) + device_.launch.kernel_microseconds;
+    candidate.bound = compute >= l2 && compute >= dram ? (busy * together >= per_item ? "busy units" : "latency of a work item")
+                      : l2 >= dram                     ? "L2 to execution units"
+                                                       : "device memory";
+  }
+
+  double tensor_bytes(const kernel::Tensor& tensor) const {
+    std::vector<std::int64_t> sizes;
+    for (const kernel::Dim& d : graph_.kernel.dims) sizes.push_back(d.size.value_or(options_.dynamic_size));
+    double bytes = bits(tensor.type) / 8.0;
+    for (const kernel::ExprId s : tensor.shape) bytes *= static_cast<double>(kernel::evaluate_size(graph_.kernel, s, sizes));
+    return bytes;
+  }
+
+  struct Key {
+    std::vector<int> tile;
+    int lanes;
+    int order;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  const task::Graph& graph_;
+  const device::Device& device_;
+  const Options& options_;
+  bool products_ = false;
+  bool uneven_ = false;
+  std::set<Key> seen_;
+  std::vector<Candidate> found_;
+  Error last_;
+  int least_registers_ = 0;
+  std::int64_t least_shared_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<Candidate>> rank(const kernel::Kernel& specialised, const device::Device& device, const Options& options) {
+  auto graph = task::build(specialised);
+  if (!graph) return tl::unexpected(graph.error());
+  return Ranking(*graph, device, options).run();
+}
+
+}  // namespace pipethreader::search

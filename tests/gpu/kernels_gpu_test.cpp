@@ -1,0 +1,127 @@
+// Compiled kernels on a real card, against the oracle: poisoned outputs, fresh random inputs, sizes around tile edges,
+// one binary for many sizes. Skipped, with the driver's reason, where there is no Hopper GPU.
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "driver/compiler.h"
+#include "driver/run.h"
+
+namespace pipethreader::driver {
+namespace {
+
+const std::string root = PIPETHREADER_SOURCE_DIR;
+
+class KernelsOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto gpu = open_gpu();
+    if (!gpu) GTEST_SKIP() << gpu.error().format();
+    if (const auto nvrtc = runtime::locate_nvrtc(environment_.nvrtc); !nvrtc) GTEST_SKIP() << nvrtc.error().format();
+    gpu_ = std::move(*gpu);
+  }
+
+  Compiled compiled(const std::string& file, const std::string& name, const std::vector<kernel::Binding>& dims,
+                    const std::vector<kernel::Binding>& options = {}) {
+    CompileRequest request;
+    auto kernel = load_kernel(root + "/kernels/" + file, name);
+    EXPECT_TRUE(kernel) << kernel.error().format();
+    request.kernel = std::move(*kernel);
+    request.dims = dims;
+    request.options = options;
+    request.device = *device::load_device(root + "/devices/h200.toml");
+    request.candidates = 2;
+    auto result = compile(request, environment_);
+    EXPECT_TRUE(result) << file << ": " << result.error().format();
+    return std::move(*result);
+  }
+
+  // Twice with the same loaded kernel: what a launch leaves behind (counters) must serve the next.
+  void expect_right(const Compiled& compiled, const std::vector<kernel::Binding>& sizes, std::uint64_t seed) {
+    std::string what = compiled.plan.kernel;
+    for (const auto& s : sizes) what += fmt::format(" {}={}", s.name, s.value);
+    const auto all = all_sizes(compiled.kernel, sizes);
+    ASSERT_TRUE(all) << what << all.error().format();
+    const auto inputs = oracle::random_inputs(compiled.kernel, *all, seed);
+    ASSERT_TRUE(inputs) << what << inputs.error().format();
+    auto run = GpuRun::prepare(gpu_, compiled.plan, compiled.kernel, *inputs);
+    ASSERT_TRUE(run) << what << run.error().format();
+    for (int launch = 0; launch < 2; ++launch) {
+      ASSERT_TRUE(run->poison());
+      const auto launched = run->launch(gpu_, runtime::Stream());
+      ASSERT_TRUE(launched) << what << launched.error().format();
+      const auto finished = gpu_.synchronize();
+      ASSERT_TRUE(finished) << what << finished.error().format();
+    }
+    const auto outputs = run->outputs();
+    ASSERT_TRUE(outputs) << what << outputs.error().format();
+    const auto checked = check(compiled.kernel, *inputs, *outputs, seed, 4e6);
+    ASSERT_TRUE(checked) << what << checked.error().format();
+    EXPECT_TRUE(checked->report.ok()) << what << ": " << checked->report.format();
+  }
+
+  Environment environment_ = read_environment(running_program(), {root});
+  runtime::Gpu gpu_;
+};
+
+using Sizes = std::vector<kernel::Binding>;
+
+TEST_F(KernelsOnGpu, OneMatmulBinaryTakesManySizes) {
+  const Compiled matmul = compiled("matmul.stask", "matmul", {});
+  std::mt19937 random(5);
+  const int edges[] = {0, 1, 7, 8, 31, 63, 64, 65, 127, 128, 129, 200, 255, 256, 257, 333, 512};
+  const auto pick = [&] { return static_cast<double>(edges[random() % std::size(edges)]); };
+  for (std::uint64_t i = 0; i < 30; ++i) expect_right(matmul, {{"M", pick()}, {"N", pick()}, {"K", pick()}}, i);
+  expect_right(matmul, {{"M", 1000}, {"N", 1016}, {"K", 2048}}, 77);
+}
+
+TEST_F(KernelsOnGpu, EveryTranspositionOfMatmul) {
+  for (const char* name : {"matmul", "matmul_b_rows", "matmul_a_columns", "matmul_a_columns_b_rows"}) {
+    for (const Sizes& sizes : {Sizes{{"M", 136}, {"N", 264}, {"K", 72}}, Sizes{{"M", 256}, {"N", 128}, {"K", 512}}}) {
+      expect_right(compiled("matmul.stask", name, sizes), {}, 3);
+    }
+  }
+}
+
+TEST_F(KernelsOnGpu, OneAttentionBinaryTakesManySizes) {
+  for (const double causal : {0.0, 1.0}) {
+    const Compiled attention = compiled("flash_attention.stask", "", {{"D", 64}}, {{"causal", causal}});
+    const Sizes all[] = {
+        {{"B", 1}, {"H", 2}, {"G", 1}, {"S", 1}, {"T", 1}},     {{"B", 2}, {"H", 2}, {"G", 2}, {"S", 127}, {"T", 129}},
+        {{"B", 1}, {"H", 4}, {"G", 2}, {"S", 300}, {"T", 64}},  {{"B", 1}, {"H", 1}, {"G", 1}, {"S", 128}, {"T", 640}},
+        {{"B", 1}, {"H", 3}, {"G", 1}, {"S", 513}, {"T", 513}}, {{"B", 1}, {"H", 1}, {"G", 1}, {"S", 64}, {"T", 0}}};
+    std::uint64_t seed = 1;
+    for (const Sizes& sizes : all) expect_right(attention, sizes, seed++);
+  }
+}
+
+TEST_F(KernelsOnGpu, HeadDimsFrom16To256) {
+  for (const double d : {16, 32, 64, 96, 128, 192, 256}) {
+    expect_right(
+        compiled("flash_attention.stask", "", {{"B", 1}, {"H", 2}, {"G", 1}, {"S", 200}, {"T", 200}, {"D", d}}), {}, 9);
+  }
+}
+
+TEST_F(KernelsOnGpu, TheRestOfTheLibrary) {
+  const std::pair<const char*, Sizes> all[] = {
+      {"softmax.stask", {{"M", 37}, {"N", 1000}}},
+      {"rms_norm.stask", {{"M", 33}, {"N", 777}}},
+      {"layer_norm.stask", {{"M", 5}, {"N", 512}}},
+      {"gated_ffn.stask", {{"M", 200}, {"N", 136}, {"K", 264}}},
+      {"matmul_batched.stask", {{"B", 3}, {"M", 100}, {"N", 72}, {"K", 64}}},
+      {"matmul_bf16.stask", {{"M", 130}, {"N", 64}, {"K", 200}}},
+      {"matmul_bias_relu.stask", {{"M", 130}, {"N", 72}, {"K", 128}}},
+      {"matmul_bias_gelu.stask", {{"M", 130}, {"N", 72}, {"K", 128}}},
+      {"matmul_softmax_rows.stask", {{"M", 130}, {"N", 96}, {"K", 64}, {"D", 64}}},
+      {"chunk_state.stask", {{"B", 1}, {"C", 2}, {"L", 64}, {"H", 4}, {"P", 64}, {"G", 2}, {"N", 64}}},
+      {"chunk_scan.stask", {{"B", 1}, {"C", 2}, {"L", 64}, {"H", 4}, {"P", 64}, {"G", 2}, {"N", 64}}},
+      {"retention.stask", {{"B", 1}, {"H", 2}, {"S", 200}, {"D", 64}, {"E", 64}}},
+      {"attention_decode.stask", {{"B", 2}, {"G", 2}, {"R", 8}, {"T", 300}, {"D", 64}}},
+      {"conv2d.stask",
+       {{"N", 1}, {"H", 10}, {"W", 12}, {"P", 10}, {"Q", 12}, {"C", 16}, {"F", 24}, {"R", 3}, {"S", 3}}},
+  };
+  for (const auto& [file, sizes] : all) expect_right(compiled(file, "", sizes), {}, 21);
+}
+
+}  // namespace
+}  // namespace pipethreader::driver

@@ -1,0 +1,218 @@
+// The driver: compiling to plans, the cache of plans, which variant a launch takes, running and checking.
+#include <cstdlib>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/compiler.h"
+#include "driver/report.h"
+#include "driver/run.h"
+
+namespace pipethreader::driver {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string root = PIPETHREADER_SOURCE_DIR;
+
+kernel::Kernel kernel_of(const std::string& file, const std::string& name = {}) {
+  auto kernel = load_kernel(root + "/kernels/" + file, name);
+  EXPECT_TRUE(kernel) << kernel.error().format();
+  return *kernel;
+}
+
+device::Device h100() { return *device::load_device(root + "/devices/h100.toml"); }
+
+// Source only, no cache, and small tiles so that small sizes have edges.
+CompileRequest request_for(const std::string& file, std::vector<kernel::Binding> dims) {
+  CompileRequest request;
+  request.kernel = kernel_of(file);
+  request.dims = std::move(dims);
+  request.device = h100();
+  request.forced = {{"row", "64"}, {"column", "64"}, {"stream", "32"}, {"lanes", "1"}};
+  request.candidates = 1;
+  request.assemble = false;
+  request.use_cache = false;
+  return request;
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "pipethreader-driver-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  [[nodiscard]] std::string path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+Check run_and_check(const Compiled& compiled, const std::vector<kernel::Binding>& sizes) {
+  const auto all = all_sizes(compiled.kernel, sizes);
+  EXPECT_TRUE(all) << all.error().format();
+  const auto inputs = oracle::random_inputs(compiled.kernel, *all, 7);
+  EXPECT_TRUE(inputs) << inputs.error().format();
+  const auto run = run_cpu(compiled.plan, compiled.kernel, *inputs);
+  EXPECT_TRUE(run) << run.error().format();
+  const auto checked = check(compiled.kernel, *inputs, run->outputs, 7);
+  EXPECT_TRUE(checked) << checked.error().format();
+  return *checked;
+}
+
+TEST(Compile, GivesAProvedProgramAndItsSource) {
+  const auto compiled = compile(request_for("matmul.stask", {{"M", 70}, {"N", 72}, {"K", 40}}), {});
+  ASSERT_TRUE(compiled) << compiled.error().format();
+  EXPECT_FALSE(compiled->from_cache);
+  EXPECT_EQ(compiled->plan.generic_reason(), "");
+  EXPECT_THAT(compiled->plan.best().source.text, HasSubstr("wgmma"));
+  EXPECT_FALSE(compiled->plan.assembled());
+  const Check checked = run_and_check(*compiled, {});
+  EXPECT_EQ(checked.report.compared, 70 * 72);
+  EXPECT_EQ(checked.report.wrong, 0);
+}
+
+TEST(Compile, ADynamicKernelTakesAllSizesAndFallsBackWhereTheCopyEngineCannot) {
+  const auto compiled = compile(request_for("matmul.stask", {}), {});
+  ASSERT_TRUE(compiled) << compiled.error().format();
+  ASSERT_EQ(compiled->plan.variants.size(), 2u);
+  EXPECT_FALSE(compiled->plan.variants[0].program.requirements.empty());
+  EXPECT_TRUE(compiled->plan.variants[1].program.requirements.empty());
+  EXPECT_EQ(*variant_for(compiled->plan, compiled->kernel, {65, 64, 40}, {}), 0u);
+  EXPECT_EQ(*variant_for(compiled->plan, compiled->kernel, {65, 64, 41}, {}), 1u);
+  for (const double k : {0.0, 1.0, 40.0, 41.0}) {
+    EXPECT_EQ(run_and_check(*compiled, {{"M", 65}, {"N", 8}, {"K", k}}).report.wrong, 0) << "K = " << k;
+  }
+  // No rows: nothing to do, nothing written.
+  EXPECT_EQ(run_and_check(*compiled, {{"M", 0}, {"N", 8}, {"K", 16}}).report.compared, 0);
+}
+
+TEST(Compile, TheSecondTimeTheAnswerComesFromTheCache) {
+  const TemporaryFolder folder;
+  Environment environment;
+  environment.cache = folder.path();
+  CompileRequest request = request_for("matmul.stask", {{"M", 64}, {"N", 64}, {"K", 64}});
+  request.use_cache = true;
+  const auto first = compile(request, environment);
+  const auto second = compile(request, environment);
+  ASSERT_TRUE(first && second);
+  EXPECT_FALSE(first->from_cache);
+  EXPECT_TRUE(second->from_cache);
+  EXPECT_EQ(first->plan.best().source.text, second->plan.best().source.text);
+  EXPECT_EQ(run_and_check(*second, {}).report.wrong, 0);
+  request.dims[0].value = 65;
+  EXPECT_FALSE(compile(request, environment)->from_cache);
+  request.forced.emplace_back("depth", "3");
+  EXPECT_FALSE(compile(request, environment)->from_cache);
+}
+
+TEST(Compile, ACacheThatCannotBeWrittenIsAWarning) {
+  Environment environment;
+  environment.cache = "/proc/nowhere";
+  CompileRequest request = request_for("matmul.stask", {{"M", 64}, {"N", 64}, {"K", 64}});
+  request.use_cache = true;
+  const auto compiled = compile(request, environment);
+  ASSERT_TRUE(compiled) << compiled.error().format();
+  EXPECT_EQ(compiled->warnings.size(), 1u);
+}
+
+TEST(Plan, PacksAndUnpacksToTheSame) {
+  auto compiled = compile(request_for("matmul.stask", {}), {});
+  ASSERT_TRUE(compiled) << compiled.error().format();
+  Plan& plan = compiled->plan;
+  plan.variants[0].cubin = {std::byte{0}, std::byte{10}, std::byte{255}};
+  plan.variants[1].cubin = {std::byte{7}};
+  plan.variants[0].assembler.registers = 168;
+  plan.variants[1].fault = "16 bytes of registers are spilled";
+  const std::string text = pack(plan);
+  const auto again = unpack(text);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(pack(*again), text);
+  EXPECT_EQ(again->variants[0].cubin, plan.variants[0].cubin);
+  EXPECT_EQ(again->variants[1].cubin, plan.variants[1].cubin);
+  EXPECT_EQ(again->choices, plan.choices);
+  const std::vector<double> params = {65, 64, 40};
+  const auto grid = [&](const Plan& p) { return p.best().source.launch.grid(p.best().program, params, 132); };
+  EXPECT_EQ(grid(*again), grid(plan));
+}
+
+TEST(Plan, WhatCannotBeReadIsNothing) {
+  const auto compiled = compile(request_for("softmax.stask", {{"M", 4}, {"N", 64}}), {});
+  ASSERT_TRUE(compiled) << compiled.error().format();
+  const std::string text = pack(compiled->plan);
+  ASSERT_TRUE(unpack(text));
+  for (const std::size_t cut : {std::size_t{0}, std::size_t{5}, std::size_t{20}, std::size_t{40}, text.size() / 2}) {
+    EXPECT_FALSE(unpack(text.substr(0, cut))) << cut;
+  }
+  std::string other = text;
+  other.replace(other.find("\"version\":1"), 11, "\"version\":9");
+  EXPECT_FALSE(unpack(other));
+}
+
+TEST(Choices, ForcedOnesStandAndUnknownOnesAreNamed) {
+  Choices choices;
+  ASSERT_TRUE(
+      force(choices, {{"row", "192"}, {"lanes", "3"}, {"overlap", "serial"}, {"order", "dynamic"}, {"bulk", "off"}}));
+  EXPECT_EQ(choices.partition.row, 192);
+  EXPECT_EQ(choices.partition.lanes, 3);
+  EXPECT_EQ(choices.schedule.overlap, schedule::Overlap::serial);
+  EXPECT_EQ(choices.partition.order, partition::Order::dynamic);
+  EXPECT_FALSE(choices.bulk);
+  EXPECT_THAT(force(choices, {{"rows", "1"}}).error().format(), HasSubstr("known are row, column"));
+  EXPECT_THAT(force(choices, {{"row", "many"}}).error().format(), HasSubstr("a number from 1 to 1024, found 'many'"));
+  EXPECT_THAT(force(choices, {{"overlap", "later"}}).error().format(), HasSubstr("serial, deferred, delayed"));
+}
+
+TEST(Sizes, EachDimHasExactlyOne) {
+  auto fixed = kernel::specialise(kernel_of("matmul.stask"), {{"K", 64}}, {});
+  ASSERT_TRUE(fixed);
+  EXPECT_EQ(*all_sizes(*fixed, {{"M", 3}, {"N", 5}}), (std::vector<std::int64_t>{3, 64, 5}));
+  EXPECT_THAT(all_sizes(*fixed, {{"M", 3}}).error().format(), HasSubstr("no size for N"));
+  EXPECT_THAT(all_sizes(*fixed, {{"M", 3}, {"N", 5}, {"K", 65}}).error().format(), HasSubstr("fixed at 64"));
+  EXPECT_THAT(all_sizes(*fixed, {{"X", 3}}).error().format(), HasSubstr("no dim 'X'"));
+}
+
+TEST(Sizes, WhatAKernelRequiresIsChecked) {
+  const kernel::Kernel k = kernel_of("flash_attention.stask");
+  EXPECT_FALSE(all_sizes(k, {{"B", 1}, {"H", 3}, {"G", 2}, {"S", 4}, {"T", 4}, {"D", 16}}));
+  EXPECT_TRUE(all_sizes(k, {{"B", 1}, {"H", 4}, {"G", 2}, {"S", 4}, {"T", 4}, {"D", 16}}));
+}
+
+TEST(Check, FindsAWrongElementAndSamplesLargeProblems) {
+  const auto fixed = kernel::specialise(kernel_of("matmul.stask"), {{"M", 33}, {"N", 9}, {"K", 16}}, {});
+  const auto inputs = oracle::random_inputs(*fixed, *all_sizes(*fixed, {}), 3);
+  const auto exact = oracle::evaluate(*fixed, *inputs, oracle::Partition::whole());
+  ASSERT_TRUE(exact);
+  OutputValues outputs = {exact->tensors[0].data.values};
+  EXPECT_TRUE(check(*fixed, *inputs, outputs, 1)->report.ok());
+  const auto sampled = check(*fixed, *inputs, outputs, 1, 1000);
+  EXPECT_GT(sampled->sampled_points, 0);
+  EXPECT_LT(sampled->report.compared, 33 * 9);
+  EXPECT_TRUE(sampled->report.ok());
+  outputs[0][40] += 1;
+  EXPECT_EQ(check(*fixed, *inputs, outputs, 1)->report.wrong, 1);
+}
+
+TEST(Work, CountsTheOperationsOfAProduct) {
+  const auto fixed = kernel::specialise(kernel_of("matmul.stask"), {{"M", 32}, {"N", 8}, {"K", 16}}, {});
+  EXPECT_EQ(product_flops(*fixed, {32, 16, 8}), 2.0 * 32 * 16 * 8);
+  EXPECT_EQ(work_of(*fixed, {32, 16, 8}).points, 32 * 8);
+}
+
+TEST(Report, SaysWhatWasChosenAndIsWrittenWhole) {
+  const TemporaryFolder folder;
+  const auto compiled = compile(request_for("matmul.stask", {{"M", 64}, {"N", 64}, {"K", 64}}), {});
+  ASSERT_TRUE(compiled);
+  EXPECT_THAT(report_text(*compiled), HasSubstr("matmul for h100: specialised"));
+  EXPECT_THAT(report_text(*compiled), HasSubstr("row 64, column 64, stream 32, lanes 1"));
+  const auto written = write_outputs(*compiled, folder.path() + "/new/folder");
+  ASSERT_TRUE(written) << written.error().format();
+  EXPECT_EQ(written->size(), 3u);
+  for (const std::string& path : *written) EXPECT_GT(std::filesystem::file_size(path), 100u) << path;
+  EXPECT_THAT(write_outputs(*compiled, "/proc/nowhere").error().format(), HasSubstr("/proc/nowhere"));
+}
+
+}  // namespace
+}  // namespace pipethreader::driver
