@@ -74,6 +74,17 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
   return fail("there is no choice named '{}'; known are {}", key, known_keys);
 }
 
+Choices with(int row, int column, int stream, int lanes, schedule::Overlap overlap, int depth) {
+  Choices c;
+  c.partition.row = row;
+  c.partition.column = column;
+  c.partition.stream = stream;
+  c.partition.lanes = lanes;
+  c.schedule.overlap = overlap;
+  c.schedule.depth = depth;
+  return c;
+}
+
 }  // namespace
 
 Result<void> force(Choices& choices, const Forced& forced) {

@@ -107,6 +107,7 @@ CudaSource Sm90a::source() {
               program_.shared_bytes, program_.cluster > 1 ? fmt::format(", clusters of {}", program_.cluster) : "");
   if (!program_.generic_reason.empty()) text.comment("generic: " + program_.generic_reason);
   text.line();
+  text.line("#pragma nv_diag_suppress 177  // a program may declare what it does not use");
   text.line("using f16 = unsigned short;   // bits");
   text.line("using bf16 = unsigned short;  // bits");
   text.line("using f8e4m3 = unsigned char;");

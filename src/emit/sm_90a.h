@@ -81,6 +81,7 @@ class Sm90a final : public Target {
   [[nodiscard]] std::string leader() const;  // its condition; empty when only that thread is here
   [[nodiscard]] std::string hardware_barrier(program::BarrierId id, const std::optional<program::ExprId>& index);
 
+  [[nodiscard]] int loads_under_way() const;
   void copy_elements(const program::CopyPlain& op);                                     // sm_90a_copy.cpp
   bool write_descriptor(const program::Operand& operand, const std::string& variable);  // sm_90a_mma.cpp
 

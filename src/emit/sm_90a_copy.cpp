@@ -187,6 +187,12 @@ std::string word_by_elements(Emission& emission, const Access& access, int first
 
 }  // namespace
 
+// How many loads a thread keeps under way; each holds four registers.
+int Sm90a::loads_under_way() const {
+  const int registers = program_[emission_.role.id].registers;
+  return registers == 0 || registers >= 96 ? 4 : registers >= 64 ? 2 : 1;
+}
+
 void Sm90a::write(const CopyPlain& op) {
   const Buffer& buffer = program_[op.target.buffer];
   const int size = size_of(buffer.type);
@@ -196,6 +202,7 @@ void Sm90a::write(const CopyPlain& op) {
     return;
   }
   const int chunks = buffer.cols / per_chunk;
+  out_.format("#pragma unroll {}", loads_under_way());
   out_.open(fmt::format("for (int chunk = thread; chunk < {}; chunk += 128)", buffer.rows * chunks));
   out_.format("const int chunk_row = chunk / {}, chunk_col = chunk % {} * {};", chunks, chunks, per_chunk);
   const int count = provable_vector(emission_, op.source, 1, per_chunk, {1, per_chunk});
@@ -222,6 +229,7 @@ void Sm90a::write(const CopyPlain& op) {
 void Sm90a::copy_elements(const CopyPlain& op) {
   const Buffer& buffer = program_[op.target.buffer];
   const int size = size_of(buffer.type);
+  out_.format("#pragma unroll {}", loads_under_way());
   out_.open(fmt::format("for (int chunk = thread; chunk < {}; chunk += 128)", buffer.rows * buffer.cols));
   out_.format("const int chunk_row = chunk / {}, chunk_col = chunk % {};", buffer.cols, buffer.cols);
   const std::string bits = guarded_bits(emission_, op.source, Site{nullptr, 0, {"chunk_row", "chunk_col"}});

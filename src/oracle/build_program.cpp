@@ -68,7 +68,7 @@ class Builder {
   int condition_ = -1;                 // the conjunction of the enclosing `where`s
   int loop_ = -1;                      // the innermost loop being built
   std::map<std::pair<int, std::vector<int>>, int> mask_values_;  // (loop, axes) -> value
-  int target_ = -1;                    // of the assignment being built
+  int target_ = -1;                                              // of the assignment being built
   bool reads_target_ = false;
   std::optional<Error> error_;
 };
@@ -295,7 +295,8 @@ void Builder::complete_call(Node& node, const Expr& e, const Context& context) {
     const int arg = expr(e.args[k], inner);
     const Node& built = program_.nodes[position(arg)];
     all_exact = all_exact && built.exact;
-    all_short = all_short && is_short_float(built.type) && !(built.kind == Kind::call && built.function == Function::mul);
+    all_short =
+        all_short && is_short_float(built.type) && !(built.kind == Kind::call && built.function == Function::mul);
     node.free |= built.free;
     node.passes = node.passes || (built.passes && (e.function == Function::select || e.function == Function::min ||
                                                    e.function == Function::max));
@@ -342,7 +343,9 @@ void Builder::complete_value(Node& node, const Expr& e, const Context& context) 
     const bool own = index.kind == Kind::axis && index.axis == declared[k];
     if (e.value.index == target_ && (!own || context.reduced.test(position(index.axis.index)))) reads_target_ = true;
     if (program_.parallel_set.test(position(declared[k].index))) {
-      if (!own) fail_once(e.span, fmt::format("'{}' is read at another point of the parallel axis '{}'", value.name, program_.axes[position(declared[k].index)].name));
+      if (!own)
+        fail_once(e.span, fmt::format("'{}' is read at another point of the parallel axis '{}'", value.name,
+                                      program_.axes[position(declared[k].index)].name));
       continue;
     }
     node.args.push_back(expr(e.args[k], context));
@@ -381,7 +384,8 @@ int Builder::expr(ExprId id, const Context& context) {
       node.axis = e.axis.index;
       node.exact = true;
       node.free.set(position(node.axis));
-      if (!context.bound.test(position(node.axis))) fail_once(e.span, fmt::format("axis '{}' has no index here", kernel_[e.axis].name));
+      if (!context.bound.test(position(node.axis)))
+        fail_once(e.span, fmt::format("axis '{}' has no index here", kernel_[e.axis].name));
       break;
     case Kind::value:
       complete_value(node, e, plain);
@@ -425,7 +429,8 @@ bool Builder::is_rescaled_sum(const Assign& node) const {
   const Expr& base = kernel_[e.args[0]];
   const Expr& added = kernel_[e.args[1]];
   const bool own = base.kind == Kind::value && base.value == node.target;
-  return added.kind == Kind::reduce && added.reduce == ReduceOp::sum && (own || is_product_with(e.args[0], node.target));
+  return added.kind == Kind::reduce && added.reduce == ReduceOp::sum &&
+         (own || is_product_with(e.args[0], node.target));
 }
 
 int Builder::assign(const Assign& node, SourceSpan span) {

@@ -44,7 +44,8 @@ void compare_tensor(const OutputTensor& expected, const std::vector<double>& act
     const double over = excess(actual[i], expected.data.values[i], bound);
     const double difference = std::fabs(actual[i] - expected.data.values[i]);
     if (over <= 0) {
-      if (bound > 0 && std::isfinite(difference)) report.largest_share = std::max(report.largest_share, difference / bound);
+      if (bound > 0 && std::isfinite(difference))
+        report.largest_share = std::max(report.largest_share, difference / bound);
       continue;
     }
     ++report.wrong;
@@ -67,7 +68,8 @@ std::vector<Attempt> attempts(const kernel::Kernel& kernel, std::uint64_t seed) 
   for (int i = 0; i < 2; ++i) result.push_back({"ragged tiles", Partition::ragged(random.next())});
   const std::int64_t size = random.between(2, 9);
   result.push_back({fmt::format("tiles of {}", size), Partition::fixed(size)});
-  result.push_back({"ragged tiles in a random order", {{.kind = Kind::ragged, .shuffle = true, .seed = random.next()}, {}}});
+  result.push_back(
+      {"ragged tiles in a random order", {{.kind = Kind::ragged, .shuffle = true, .seed = random.next()}, {}}});
   result.push_back({"tiles of 1 in a random order", {{.kind = Kind::one, .shuffle = true, .seed = random.next()}, {}}});
   const auto has_combine = [](const kernel::Statement& s) {
     const auto* loop = std::get_if<kernel::Loop>(&s.node);

@@ -18,21 +18,24 @@ struct FunctionError {
   double absolute;
 };
 
-// Sources: [G] CUDA C++ programming guide, "Mathematical functions": maximum errors of intrinsic and standard functions.
+// Sources: [G] CUDA C++ programming guide, "Mathematical functions": maximum errors of intrinsic and standard
+// functions.
 //          [P] PTX ISA, the `.approx` instructions: ex2, lg2, rcp, rsqrt, sqrt, tanh, sin, cos.
 constexpr std::array kFunctionErrors = {
-    FunctionError{Function::div, 2 * kUlp, 0, 0},           // [G] __fdividef: 2 ulp; [P] div.approx
+    FunctionError{Function::div, 2 * kUlp, 0, 0},             // [G] __fdividef: 2 ulp; [P] div.approx
     FunctionError{Function::exp, 2 * kUlp, 1.173 * kUlp, 0},  // [G] __expf: 2 + floor(|1.173 x|) ulp
-    FunctionError{Function::exp2, 2 * kUlp, 0, 0},          // [G] exp2f: 2 ulp; [P] ex2.approx: 2^-22.5
-    FunctionError{Function::log, 3 * kUlp, 0, 0x1p-21},     // [G] __logf: 2^-21.41 absolute near 1, 3 ulp elsewhere
-    FunctionError{Function::log2, 2 * kUlp, 0, 0x1p-21},    // [G] __log2f: 2^-22 absolute near 1, 2 ulp elsewhere
-    FunctionError{Function::sqrt, 3 * kUlp, 0, 0},          // [G] sqrtf without -prec-sqrt: 3 ulp; [P] sqrt.approx: 2^-23
-    FunctionError{Function::rsqrt, 2 * kUlp, 0, 0},         // [G] rsqrtf: 2 ulp; [P] rsqrt.approx: 2^-22.9
-    FunctionError{Function::tanh, 0x1p-10, 0, 0},           // [P] tanh.approx: 2^-10.987
+    FunctionError{Function::exp2, 2 * kUlp, 0, 0},            // [G] exp2f: 2 ulp; [P] ex2.approx: 2^-22.5
+    FunctionError{Function::log, 3 * kUlp, 0, 0x1p-21},       // [G] __logf: 2^-21.41 absolute near 1, 3 ulp elsewhere
+    FunctionError{Function::log2, 2 * kUlp, 0, 0x1p-21},      // [G] __log2f: 2^-22 absolute near 1, 2 ulp elsewhere
+    FunctionError{Function::sqrt, 3 * kUlp, 0, 0},   // [G] sqrtf without -prec-sqrt: 3 ulp; [P] sqrt.approx: 2^-23
+    FunctionError{Function::rsqrt, 2 * kUlp, 0, 0},  // [G] rsqrtf: 2 ulp; [P] rsqrt.approx: 2^-22.9
+    FunctionError{Function::tanh, 0x1p-10, 0, 0},    // [P] tanh.approx: 2^-10.987
     FunctionError{Function::sigmoid, 6 * kUlp, 1.173 * kUlp, 0},  // 1 / (1 + exp(-x)): exp, an addition, a division
-    FunctionError{Function::erf, 8 * kUlp, 0, 0x1p-21},     // [G] erff: 2 ulp; a polynomial with ex2.approx: more
-    FunctionError{Function::sin, 2 * kUlp, 0x1p-21, 0x1p-21},  // [G] __sinf: 2^-21.41 absolute in [-pi, pi], grows outside
-    FunctionError{Function::cos, 2 * kUlp, 0x1p-21, 0x1p-21},  // [G] __cosf: 2^-21.19 absolute in [-pi, pi], grows outside
+    FunctionError{Function::erf, 8 * kUlp, 0, 0x1p-21},           // [G] erff: 2 ulp; a polynomial with ex2.approx: more
+    FunctionError{Function::sin, 2 * kUlp, 0x1p-21,
+                  0x1p-21},  // [G] __sinf: 2^-21.41 absolute in [-pi, pi], grows outside
+    FunctionError{Function::cos, 2 * kUlp, 0x1p-21,
+                  0x1p-21},  // [G] __cosf: 2^-21.19 absolute in [-pi, pi], grows outside
 };
 
 FunctionError error_of(Function function) {
@@ -157,7 +160,8 @@ Number unary(Function function, ScalarType type, const Number& a) {
     error = std::max(distance(value_of(function, a.value + a.error), value),
                      distance(value, value_of(function, a.value - a.error)));
   }
-  if (std::isnan(value)) return {value, a.error == 0 || std::isnan(value_of(function, a.value + a.error)) ? 0 : kInfinity};
+  if (std::isnan(value))
+    return {value, a.error == 0 || std::isnan(value_of(function, a.value + a.error)) ? 0 : kInfinity};
   if (!std::isfinite(value)) return {value, error == 0 ? 0 : kInfinity};
   if (function == Function::floor) return {value, error};
   const bool exact = a.value == 0 && a.error == 0;  // exp 0, tanh 0, sqrt 0 and their like are exact

@@ -62,7 +62,7 @@ class Machine {
   std::vector<std::vector<double>> block_columns_;  // by position in program_.parallel, then the point's number
   std::vector<double> block_numbers_;
   std::map<int, Storage> initial_;  // carried values as their `carry` set them, for loops that combine
-  std::vector<Write> pending_;  // of an assignment that reads its target at other indices
+  std::vector<Write> pending_;      // of an assignment that reads its target at other indices
 };
 
 Machine::Machine(const Program& program, const Inputs& inputs, const Partition& partition)
@@ -107,7 +107,8 @@ Result<Outputs> Machine::run(const Sample& sample) {
     for (const int axis : value.axes) elements *= std::max<std::int64_t>(1, program_.axes[position(axis)].extent);
     largest = std::max(largest, elements);
   }
-  const std::size_t block = static_cast<std::size_t>(std::clamp<std::int64_t>((std::int64_t{1} << 16) / largest, 1, 256));
+  const std::size_t block =
+      static_cast<std::size_t>(std::clamp<std::int64_t>((std::int64_t{1} << 16) / largest, 1, 256));
   const std::vector<std::int64_t> points = sampled(total, sample);
   for (std::size_t first = 0; first < points.size() && !evaluator_.error(); first += block)
     run_block(std::span(points).subspan(first, std::min(block, points.size() - first)));
@@ -320,8 +321,8 @@ Machine::Update Machine::accumulation(const StatementNode& statement, const Poin
       return update;
     }
     const Fold terms = sums ? folds[i] : Fold{added.value(i), std::fabs(added.value(i)), added.error(i), 0, 0, 1};
-    const Number old = statement.base >= 0 ? Number{base.value(i), base.error(i)}
-                                           : Number{storage.values[at], storage.errors[at]};
+    const Number old =
+        statement.base >= 0 ? Number{base.value(i), base.error(i)} : Number{storage.values[at], storage.errors[at]};
     const double before = storage.values[at] == 0 ? 0 : storage.terms[at];
     const double magnitude = before > 0 ? rescaled(storage.magnitudes[at], storage.values[at], old.value) : 0;
     update.tags[i] = 0;
@@ -331,7 +332,8 @@ Machine::Update Machine::accumulation(const StatementNode& statement, const Poin
     Number sum = apply(Function::add, ScalarType::f64, 0, operands);
     if (std::isfinite(sum.value) && rounding > 0 && update.magnitudes[i] > 0)
       sum.error += rounding * std::max(0.0, sum_roundings(update.terms[i]) * update.magnitudes[i] -
-                                                sum_roundings(before) * magnitude) + kTiny;
+                                                sum_roundings(before) * magnitude) +
+                   kTiny;
     update.numbers[i] = evaluator_.perturbed(sum);
   }
   return update;
@@ -369,7 +371,8 @@ const std::size_t* Machine::places_of(const StatementNode& statement, const Poin
     add(value.axes[k], storage.first[k]);
   add(kPoint, 0);
   std::size_t* places = arena.allocate<std::size_t>(points.count);
-  for (std::size_t i = 0; i < points.count; ++i) places[i] = static_cast<std::size_t>(static_cast<std::int64_t>(sum[i]));
+  for (std::size_t i = 0; i < points.count; ++i)
+    places[i] = static_cast<std::size_t>(static_cast<std::int64_t>(sum[i]));
   return places;
 }
 
@@ -383,7 +386,8 @@ void Machine::write_value(const StatementNode& statement, const Points& points, 
                    update.magnitudes[i]};
     if (when != nullptr && when->error(i) > 0) {
       if (storage.defined[write.at] == 0) {
-        evaluator_.fail_once(statement.span, fmt::format("'{}' is updated at a point where it is undefined", value.name));
+        evaluator_.fail_once(statement.span,
+                             fmt::format("'{}' is updated at a point where it is undefined", value.name));
         return;
       }
       const Number old = {storage.values[write.at], storage.errors[write.at]};

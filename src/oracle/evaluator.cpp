@@ -168,7 +168,8 @@ Lanes Evaluator::local(const Node& node, const Points& points) {
   const double* point = points.columns[kPoint];
   const bool one_point = !points.varying.test(kPoint);
   for (std::size_t i = 0; i < n; ++i)
-    at[i] = static_cast<std::int64_t>(point[one_point ? 0 : i]) * static_cast<std::int64_t>(s.per_point) + inner[shared ? 0 : i];
+    at[i] = static_cast<std::int64_t>(point[one_point ? 0 : i]) * static_cast<std::int64_t>(s.per_point) +
+            inner[shared ? 0 : i];
   double* values = arena_.allocate<double>(n);
   double* errors = node.exact ? nullptr : arena_.allocate<double>(n);
   std::uint64_t* tags = value.tagged ? arena_.allocate<std::uint64_t>(n) : nullptr;
@@ -262,12 +263,13 @@ Lanes Evaluator::convert(const Node& node, const Points& points) {
   const ScalarType from = program_.nodes[position(node.args[0])].type;
   const Lanes operand = evaluate(node.args[0], points);
   const std::size_t n = points.count;
-  if (from != node.type && widens(from, node.type) && !operand.shared) return {operand.values, operand.errors, nullptr, false};
+  if (from != node.type && widens(from, node.type) && !operand.shared)
+    return {operand.values, operand.errors, nullptr, false};
   double* values = arena_.allocate<double>(n);
   double* errors = arena_.allocate<double>(n);
   for (std::size_t i = 0; i < n; ++i) {
     const Number number = {operand.value(i), operand.error(i)};
-    const Number result = from == node.type            ? settled(node.type, number)
+    const Number result = from == node.type         ? settled(node.type, number)
                           : widens(from, node.type) ? number
                                                     : narrow(node.type, number, node.step);
     values[i] = result.value;

@@ -78,8 +78,8 @@ struct Points {
 // The values of an expression at some points: `count` of them, or one that all share.
 struct Lanes {
   const double* values = nullptr;
-  const double* errors = nullptr;         // null: all 0
-  const std::uint64_t* tags = nullptr;    // null: none. Equal tags (not 0) mean the very same number
+  const double* errors = nullptr;       // null: all 0
+  const std::uint64_t* tags = nullptr;  // null: none. Equal tags (not 0) mean the very same number
   bool shared = false;
 
   [[nodiscard]] double value(std::size_t lane) const { return values[shared ? 0 : lane]; }

@@ -100,7 +100,8 @@ bool is_comparison(Function function) { return function >= Function::lt && funct
 Number slow(const Node& node, const Lanes* operands, std::size_t lane) {
   std::array<Number, 3> numbers;
   for (std::size_t k = 0; k < node.args.size(); ++k) numbers[k] = {operands[k].value(lane), operands[k].error(lane)};
-  const bool same = node.args.size() == 2 && operands[0].tag(lane) != 0 && operands[0].tag(lane) == operands[1].tag(lane);
+  const bool same =
+      node.args.size() == 2 && operands[0].tag(lane) != 0 && operands[0].tag(lane) == operands[1].tag(lane);
   if (same && std::isfinite(numbers[0].value)) {
     // The very same number twice: whatever its error is, it cancels.
     if (node.function == Function::sub) return {0, 0};
@@ -132,7 +133,9 @@ const std::uint64_t* result_tags(const Node& node, const Lanes* operands, std::s
     const double a = operands[0].value(i), b = operands[1].value(i);
     const bool sure = !(std::fabs(a - b) <= operands[0].error(i) + operands[1].error(i));
     const bool first = (a > b) == (node.function == Function::max);
-    tags[i] = operands[0].tag(i) == operands[1].tag(i) || (sure && first) ? operands[0].tag(i) : sure ? operands[1].tag(i) : 0;
+    tags[i] = operands[0].tag(i) == operands[1].tag(i) || (sure && first) ? operands[0].tag(i)
+              : sure                                                      ? operands[1].tag(i)
+                                                                          : 0;
   }
   return tags;
 }
@@ -144,7 +147,11 @@ Lanes map_lanes(const Node& node, const Lanes* operands, std::size_t count, Aren
   const std::size_t arity = node.args.size();
   if (node.exact && arity == 2) {
     const Arrays arrays{spread(operands[0].values, operands[0].shared, count, arena),
-                        spread(operands[1].values, operands[1].shared, count, arena), nullptr, nullptr, values, nullptr};
+                        spread(operands[1].values, operands[1].shared, count, arena),
+                        nullptr,
+                        nullptr,
+                        values,
+                        nullptr};
     exact_values(node.function, node.integer && node.type != ScalarType::boolean, count, arrays);
     return {values, nullptr, result_tags(node, operands, count, arena), false};
   }

@@ -10,8 +10,8 @@
 // the approximate functions of a GPU (error_model.h states every constant). The bound is for programs that walk the
 // same number of tiles as the oracle did, or fewer: rescaling a carried state rounds once a tile. Where a condition on
 // data lies within its error, both outcomes are allowed: the bound covers the distance between the branches.
-// Conversions of numbers that depend on the partition for more than their rounding (what a loop makes of its state while
-// it runs; sums relative to a stale maximum until that divides out) are given a whole step of their type; other
+// Conversions of numbers that depend on the partition for more than their rounding (what a loop makes of its state
+// while it runs; sums relative to a stale maximum until that divides out) are given a whole step of their type; other
 // conversions only what their error can flip.
 //
 // What it never does: accept an access outside a tensor, or the use of a value at a point where it is undefined. Both
@@ -58,10 +58,10 @@ struct Outputs {
 struct LoopTiles {
   enum class Kind : std::uint8_t { one, whole, fixed, ragged };  // tiles of 1, one tile, tiles of `size`, random sizes
   Kind kind = Kind::whole;
-  std::int64_t size = 1;    // fixed
-  bool shuffle = false;     // walk the tiles in a random order; ignored when the loop is `ordered`
-  bool split = false;       // two partial states, then `combine`; ignored when the loop names no `combine`
-  std::uint64_t seed = 0;   // of ragged sizes and random orders
+  std::int64_t size = 1;   // fixed
+  bool shuffle = false;    // walk the tiles in a random order; ignored when the loop is `ordered`
+  bool split = false;      // two partial states, then `combine`; ignored when the loop names no `combine`
+  std::uint64_t seed = 0;  // of ragged sizes and random orders
 };
 
 struct Partition {
@@ -70,7 +70,9 @@ struct Partition {
 
   [[nodiscard]] static Partition whole() { return {}; }
   [[nodiscard]] static Partition one() { return {{.kind = LoopTiles::Kind::one}, {}}; }
-  [[nodiscard]] static Partition fixed(std::int64_t size) { return {{.kind = LoopTiles::Kind::fixed, .size = size}, {}}; }
+  [[nodiscard]] static Partition fixed(std::int64_t size) {
+    return {{.kind = LoopTiles::Kind::fixed, .size = size}, {}};
+  }
   [[nodiscard]] static Partition ragged(std::uint64_t seed) {
     return {{.kind = LoopTiles::Kind::ragged, .seed = seed}, {}};
   }
@@ -122,11 +124,11 @@ struct Mismatch {
 };
 
 struct Report {
-  std::int64_t compared = 0;   // elements compared
-  std::int64_t wrong = 0;      // of those: |actual - expected| > bound, or NaN or infinity that does not match
-  std::int64_t unbounded = 0;  // elements with an infinite bound: accepted, but they prove nothing
-  std::int64_t unwritten = 0;  // elements that the kernel stores nothing to: not compared
-  double largest_share = 0;    // the largest |actual - expected| / bound of all finite bounds that are not 0
+  std::int64_t compared = 0;      // elements compared
+  std::int64_t wrong = 0;         // of those: |actual - expected| > bound, or NaN or infinity that does not match
+  std::int64_t unbounded = 0;     // elements with an infinite bound: accepted, but they prove nothing
+  std::int64_t unwritten = 0;     // elements that the kernel stores nothing to: not compared
+  double largest_share = 0;       // the largest |actual - expected| / bound of all finite bounds that are not 0
   std::optional<Mismatch> worst;  // the wrong element farthest outside its bound, relative to the bound
   [[nodiscard]] bool ok() const { return wrong == 0; }
   [[nodiscard]] std::string format() const;  // one line
@@ -137,8 +139,8 @@ struct Report {
 
 // --- independence of the partition -----------------------------------------------------------------------------------
 
-// Evaluates tiles of 1, the whole, ragged and fixed partitions, permitted orders and `combine`, and compares each pair of
-// outputs within the sum of their bounds. The error names the partition and the worst element.
+// Evaluates tiles of 1, the whole, ragged and fixed partitions, permitted orders and `combine`, and compares each pair
+// of outputs within the sum of their bounds. The error names the partition and the worst element.
 [[nodiscard]] Result<void> check_partition_independence(const kernel::Kernel& kernel, const Inputs& inputs,
                                                         std::uint64_t seed);
 

@@ -33,7 +33,7 @@ struct Node {
   kernel::ReduceOp reduce = kernel::ReduceOp::sum;
   double term_rounding = 0;  // reduce: roundoff of one addition
   int axis = -1;
-  int value = -1;   // into Program::values
+  int value = -1;  // into Program::values
   int tensor = -1;
   int active = -1;  // reduce: the node that says which points the enclosing loops' `where` lets it see; -1: all
   std::vector<int> args;
@@ -50,27 +50,27 @@ struct LocalValue {
   // For each axis as declared: whether it is parallel (its index is then the point's own).
   std::vector<int> declared;
   bool carried = false;
-  bool tagged = false;  // elements remember which number they hold
+  bool tagged = false;       // elements remember which number they hold
   bool accumulates = false;  // sums are added to it: elements remember the magnitude and number of all terms
 };
 
 struct StatementNode {
   enum class Kind : std::uint8_t { assign, carry, store, loop };
   Kind kind = Kind::assign;
-  int target = -1;         // value or tensor
-  int expr = -1;           // node
-  int when = -1;           // node
-  int active = -1;         // node: whether the enclosing loops' `where` has a point here; -1: always
-  // v += e, or v = b + sum[...] e with a base that follows from v (v * a + sum[...] e): the sums of all tiles are one sum
-  // of many terms, in any order.
+  int target = -1;  // value or tensor
+  int expr = -1;    // node
+  int when = -1;    // node
+  int active = -1;  // node: whether the enclosing loops' `where` has a point here; -1: always
+  // v += e, or v = b + sum[...] e with a base that follows from v (v * a + sum[...] e): the sums of all tiles are one
+  // sum of many terms, in any order.
   bool accumulate = false;
   int base = -1;         // node; -1: v itself
   bool rescale = false;  // v = v * e
   double accumulate_rounding = 0;
-  bool reads_target = false;     // at other indices than its own: evaluated in full before it is written
+  bool reads_target = false;  // at other indices than its own: evaluated in full before it is written
   ScalarType expr_type = ScalarType::f32;
-  std::vector<int> indices;      // store
-  std::vector<int> axes;         // the axes it ranges over, without the parallel ones
+  std::vector<int> indices;  // store
+  std::vector<int> axes;     // the axes it ranges over, without the parallel ones
   int loop = -1;
   SourceSpan span;
 };
@@ -78,10 +78,10 @@ struct StatementNode {
 struct LoopNode {
   int axis = -1;
   bool ordered = false;
-  std::vector<int> body;             // into Program::statements
-  std::vector<int> masks;            // statements that compute the masks of a tile, run before the body
-  std::vector<int> resets;           // values that are undefined at the start of a tile
-  std::vector<int> tile_values;      // values over this loop's axis
+  std::vector<int> body;         // into Program::statements
+  std::vector<int> masks;        // statements that compute the masks of a tile, run before the body
+  std::vector<int> resets;       // values that are undefined at the start of a tile
+  std::vector<int> tile_values;  // values over this loop's axis
   bool combines = false;
   std::vector<int> carried, others;  // combine
   std::vector<int> combine_body;

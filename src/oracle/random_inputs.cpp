@@ -36,7 +36,8 @@ Result<void> check_ranges(const kernel::Kernel& kernel, const std::vector<Range>
     for (const auto& tensor : kernel.tensors) known = known || (tensor.name == range.name && !tensor.output);
     for (const auto& scalar : kernel.scalars) known = known || scalar.name == range.name;
     if (!known) return fail("no input is named '{}'", range.name);
-    if (!(range.low <= range.high)) return fail("the range of '{}' is empty: {} to {}", range.name, range.low, range.high);
+    if (!(range.low <= range.high))
+      return fail("the range of '{}' is empty: {} to {}", range.name, range.low, range.high);
   }
   return {};
 }

@@ -12,9 +12,9 @@ namespace pipethreader::oracle {
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next();                                           // splitmix64
-  double uniform();                                               // [0, 1)
-  std::int64_t between(std::int64_t low, std::int64_t high);      // both included
+  std::uint64_t next();                                       // splitmix64
+  double uniform();                                           // [0, 1)
+  std::int64_t between(std::int64_t low, std::int64_t high);  // both included
 
  private:
   std::uint64_t state_;

@@ -123,7 +123,8 @@ class BodyOrder {
 
   // A product whose result nothing else in the body reads or writes, other products that add to it aside.
   bool sink(const Step& issue) const {
-    if (!issue.accumulator) return false;
+    // Operand registers written while an older product may read them make the assembler serialise the groups.
+    if (!issue.accumulator || assignment_.products.at(issue.entry.task).a_in_registers) return false;
     return std::all_of(steps_.begin(), steps_.end(), [&](const Step& other) {
       if (other.entry.part != Part::whole) return true;
       return !other.reads.contains(*issue.accumulator);

@@ -5,6 +5,7 @@
 
 #include "partition/assignment.h"
 #include "search/resources.h"
+#include "simulate/task_cost.h"
 #include "simulate/timeline.h"
 #include "task/graph.h"
 #include "task/products.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr int address_registers = 36;       // counters, addresses, loop bounds beside the values
 constexpr std::int64_t barrier_bytes = 2048;
 constexpr int depth_limit = 4;
+constexpr double staged_share = 0.5;  // of a store's cycles that no longer hold the lane
 
 class Ranking {
  public:
@@ -45,7 +47,8 @@ class Ranking {
       }
       for (const Overlap overlap : {Overlap::serial, Overlap::deferred, Overlap::delayed}) {
         if (!products_ && overlap != Overlap::serial) continue;
-        consider(*cut, *assignment, overlap);
+        consider(*cut, *assignment, overlap, false);
+        if (products_ && choice.order != Order::single) consider(*cut, *assignment, overlap, true);
       }
     }
     if (found_.empty()) {
@@ -109,8 +112,23 @@ class Ranking {
     });
   }
 
-  void consider(const partition::Partition& cut, const partition::Assignment& assignment, Overlap overlap) {
+  // What results need that leave through shared memory: the stored tiles outside loops.
+  std::int64_t staged_bytes(const partition::Partition& cut) const {
+    std::int64_t bytes = 0;
+    for (const task::Node& node : graph_.root) {
+      const auto* id = std::get_if<task::TaskId>(&node.item);
+      if (id == nullptr || graph_[*id].kind != task::TaskKind::store || graph_[*id].reads.empty()) continue;
+      const kernel::ValueId value = graph_[*id].reads[0];
+      std::int64_t tile = bits(graph_.kernel[value].type) / 8;
+      for (const kernel::AxisId a : graph_.tiled_axes(value)) tile *= cut.extent(a);
+      bytes += tile;
+    }
+    return bytes;
+  }
+
+  void consider(const partition::Partition& cut, const partition::Assignment& assignment, Overlap overlap, bool staged) {
     Candidate candidate;
+    candidate.schedule.staged_stores = staged;
     candidate.partition = cut.choice;
     candidate.partition.lanes = cut.lanes;
     candidate.schedule.overlap = overlap;
@@ -127,7 +145,8 @@ class Ranking {
       if (other && schedule::print(graph_, *other) == schedule::print(graph_, *program)) return;
     }
     candidate.registers = live_registers(graph_, cut, assignment, *program) + address_registers;
-    const SharedNeed need = shared_need(graph_, assignment, *program);
+    SharedNeed need = shared_need(graph_, assignment, *program);
+    if (staged) need.fixed += staged_bytes(cut);
     const std::int64_t room = device_.memory.shared_bytes_per_block - barrier_bytes - need.fixed;
     int depth = need.per_depth == 0 ? 1 : static_cast<int>(std::min<std::int64_t>(depth_limit, room / need.per_depth));
     candidate.shared_bytes = need.fixed + std::max(1, depth) * need.per_depth;
@@ -188,6 +207,12 @@ class Ranking {
       case partition::Order::single: per_item += device_.launch.block_cycles; break;
       case partition::Order::persistent: per_item -= 0.7 * device_.latency.bulk_load; break;
       case partition::Order::dynamic: per_item += device_.launch.next_work_cycles - 0.7 * device_.latency.bulk_load; break;
+    }
+    if (candidate.schedule.staged_stores) {  // the copy engine stores while the next tile is computed
+      const simulate::TaskCosts costs = simulate::task_costs(graph_, cut, assignment, device_);
+      for (std::size_t t = 0; t < graph_.tasks.size(); ++t) {
+        if (graph_.tasks[t].kind == task::TaskKind::store) per_item -= staged_share * costs.tasks[t].cycles;
+      }
     }
     const double busy = device_.bound_cycles(timeline.demand);
     const double units = device_.execution_units;

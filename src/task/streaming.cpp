@@ -86,7 +86,7 @@ class Streamer {
       for (auto it = r.axes.rbegin(); it != r.axes.rend(); ++it) {
         if (kernel_[*it].kind != AxisKind::reduced) continue;
         const auto extent = static_extent(kernel_, *it);
-        const bool fits = extent && *extent <= resident && (kind != ReductionKind::product || tiled_.contains(*it));
+        const bool fits = extent && *extent > 0 && *extent <= resident && (kind != ReductionKind::product || tiled_.contains(*it));
         if (fits) {
           resident /= std::max<std::int64_t>(1, *extent);
         } else {

@@ -16,7 +16,8 @@ std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 class Compiler {
  public:
-  Compiler(const Program& program, Terms& terms, Code& code) : program_(program), terms_(terms), code_(code) {
+  Compiler(const Program& program, Terms& terms, Code& code, bool count_down_loops_up)
+      : program_(program), terms_(terms), code_(code), count_down_loops_up_(count_down_loops_up) {
     scope_.instance = code.instance;
     scope_.cluster_rank = code.cluster_rank;
   }
@@ -38,6 +39,7 @@ class Compiler {
   const Program& program_;
   Terms& terms_;
   Code& code_;
+  bool count_down_loops_up_;
   Scope scope_;
   std::set<int> undecided_;  // variables that depend on more than constants
   Path path_;
@@ -153,7 +155,7 @@ class Compiler {
     if (!begin || !end) return tl::unexpected(begin ? end.error() : begin.error());
     const std::int64_t step_size = std::abs(op.step);
     if (step_size == 0) return error("a loop with step 0 does not end");
-    const bool unit = step_size == 1;
+    const bool unit = op.step == 1 || (op.step == -1 && !count_down_loops_up_);
     const int stride = unit ? op.step : 1;
     const Linear counter = terms_.counter(depth_);
     const Linear variable = unit ? counter : plus(*begin, times(counter, op.step));
@@ -168,7 +170,7 @@ class Compiler {
     test.question = terms_.at_least_zero(remaining);
     test.decided_by_constants = constant(op.begin) && constant(op.end);
     const bool decided = test.decided_by_constants;
-    const Interval range = counter_range(op, *begin, *end);
+    const Interval range = counter_range(op, *begin, *end, unit);
     scope_.vars.erase(op.var.index);
     for_each_assigned(op.body, [&](VarId var) { scope_.vars.erase(var.index); });
     assign(op.var, variable, decided);
@@ -187,12 +189,12 @@ class Compiler {
   }
 
   // The values of a loop's counter while its body runs.
-  [[nodiscard]] Interval counter_range(const For& op, const Linear& begin, const Linear& end) const {
+  [[nodiscard]] Interval counter_range(const For& op, const Linear& begin, const Linear& end, bool unit) const {
     const Interval first = terms_.bounds(begin, scope_);
     const Interval limit = terms_.bounds(end, scope_);
     const auto beside = [](std::int64_t bound, int by) { return std::abs(bound) >= no_limit ? bound : bound + by; };
-    if (op.step == 1) return {first.low, std::max(first.low, beside(limit.high, -1))};
-    if (op.step == -1) return {std::min(first.high, beside(limit.low, 1)), first.high};
+    if (unit && op.step == 1) return {first.low, std::max(first.low, beside(limit.high, -1))};
+    if (unit) return {std::min(first.high, beside(limit.low, 1)), first.high};
     const Interval trips = terms_.bounds(op.step > 0 ? plus(end, begin, -1) : plus(begin, end, -1), scope_);
     if (trips.high >= no_limit) return {0, no_limit};
     return {0, std::max<std::int64_t>(0, floor_div(trips.high - 1, std::abs(op.step)))};
@@ -518,7 +520,7 @@ void find_modulus(const Terms& terms, const Question& question, std::int64_t& mo
 
 }  // namespace
 
-Result<Compiled> compile(const Program& program, Terms& terms) {
+Result<Compiled> compile(const Program& program, Terms& terms, bool count_down_loops_up) {
   Compiled compiled;
   for (int block = 0; block < program.cluster; ++block) {
     for (std::size_t role = 0; role < program.roles.size(); ++role) {
@@ -529,7 +531,7 @@ Result<Compiled> compile(const Program& program, Terms& terms) {
         code.cluster_rank = block;
         code.name = fmt::format("{}[{}]", program.roles[role].name, instance);
         if (program.cluster > 1) code.name += fmt::format(" of block {}", block);
-        if (auto done = Compiler(program, terms, code).run(); !done) return tl::unexpected(done.error());
+        if (auto done = Compiler(program, terms, code, count_down_loops_up).run(); !done) return tl::unexpected(done.error());
         compiled.codes.push_back(std::move(code));
       }
     }

@@ -64,7 +64,8 @@ struct PatternUse {
   std::vector<Hole> holes;
 };
 
-// Counters of loops with step 1 or -1 are the loop's variable itself; else they count 0, 1, ...
+// Counters of loops with step 1, and with step -1 unless `count_down_loops_up`, are the loop's variable itself; else they
+// count 0, 1, ...
 struct LoopRange {
   int depth = 0;
   int stride = 1;
@@ -91,6 +92,6 @@ struct Compiled {
   std::vector<std::int64_t> constants;  // with which counters and other integers are compared
 };
 
-[[nodiscard]] Result<Compiled> compile(const program::Program& program, Terms& terms);
+[[nodiscard]] Result<Compiled> compile(const program::Program& program, Terms& terms, bool count_down_loops_up = false);
 
 }  // namespace pipethreader::verify

@@ -117,7 +117,7 @@ std::optional<std::int64_t> Decider::value(int lane, const Atom& atom) const {
   if (const Symbol* symbol = atom.kind == Atom::Kind::coord ? nullptr : find(lane, atom)) {
     if (const auto exact = state_.zone.exact(symbol->value)) return exact;
   }
-  if (atom.kind != Atom::Kind::opaque || !atom.uses_counter) return std::nullopt;
+  if (atom.kind != Atom::Kind::opaque) return std::nullopt;
   if (atom.function == Function::mod) {
     if (const auto rest = remainder(lane, atom)) return rest;
   }

@@ -58,6 +58,8 @@ struct MeetingPlace {
   int gathering = 0;  // set
 };
 
+inline constexpr int no_threshold = 1 << 24;
+
 struct Model {
   Model(const program::Program& program, Terms& terms, Compiled compiled);
 

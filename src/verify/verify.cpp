@@ -1,7 +1,10 @@
 #include "verify/verify.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 
+#include "program/walk.h"
 #include "verify/explore.h"
 #include "verify/structure.h"
 #include "verify/witness.h"
@@ -28,7 +31,9 @@ namespace {
 Rejection rejection(Error error, Witness witness = {}) { return {std::move(error), std::move(witness)}; }
 
 Rejection faulty(const program::Program& program, Witness witness) {
-  std::string message = fmt::format("program '{}' is rejected, {}: {}", program.name, name(witness.fault), witness.explanation);
+  const bool confirmed = witness.fault != Witness::Fault::none;
+  std::string message = fmt::format("program '{}' is rejected, {}: {}", program.name,
+                                    confirmed ? name(witness.fault) : "not proved", witness.explanation);
   std::string hint;
   for (const Witness::Count& count : witness.counts) {
     hint += fmt::format("{}{} = {}", hint.empty() ? "with " : ", ", count.expression, count.value);
@@ -50,23 +55,62 @@ std::string proof_of(const Model& model, const Exploration& explored) {
       model.lanes, explored.states, model.events.size());
 }
 
+// What an attempt assumes to tell lanes' integers apart; each is sound, none proves everything.
+struct Approach {
+  bool count_down_loops_up = false;  // a loop with step -1 is compared by its trips instead of by its variable
+  bool exact = false;                // integers are told apart however large they are
+};
+
+bool counts_down(const program::Program& program) {
+  bool found = false;
+  program::for_each_instr(program, [&](program::RoleId, const program::Instr& instr, const program::Path&) {
+    const auto* loop = std::get_if<program::For>(&instr.op);
+    found = found || (loop != nullptr && loop->step == -1);
+  });
+  return found;
+}
+
+struct Attempt {
+  std::string proof;  // empty: none
+  Rejection rejection;
+  bool confirmed = false;  // the fault happens with exact counts too
+};
+
+Attempt attempt(const program::Program& program, const Approach& approach, std::int64_t budget) {
+  const auto terms = std::make_shared<Terms>(program);
+  auto compiled = compile(program, *terms, approach.count_down_loops_up);
+  if (!compiled) return {"", rejection(compiled.error()), true};
+  Model model(program, *terms, std::move(*compiled));
+  if (approach.exact) model.threshold = no_threshold;
+  const Exploration explored = explore(model, budget);
+  if (explored.over_budget) {
+    return {"", rejection(Error(Diagnostic{{}, {}, fmt::format("program '{}' is rejected: not proved within {} states",
+                                                               program.name, budget), {}}))};
+  }
+  if (!explored.fault) return {proof_of(model, explored), {}};
+  Witness witness = make_witness(model, terms, explored);
+  const bool confirmed = witness.fault != Witness::Fault::none;
+  return {"", faulty(program, std::move(witness)), confirmed};
+}
+
 }  // namespace
 
 tl::expected<VerifiedProgram, Rejection> verify(program::Program program, const Options& options) {
+  constexpr std::int64_t exact_budget = 5'000;
   if (auto valid = program::validate(program); !valid) return tl::unexpected(rejection(valid.error()));
   if (auto sound = check_structure(program, options); !sound) return tl::unexpected(rejection(sound.error()));
-  const auto terms = std::make_shared<Terms>(program);
-  auto compiled = compile(program, *terms);
-  if (!compiled) return tl::unexpected(rejection(compiled.error()));
-  const Model model(program, *terms, std::move(*compiled));
-  const Exploration explored = explore(model, options.state_budget);
-  if (explored.over_budget) {
-    return tl::unexpected(rejection(Error(Diagnostic{
-        {}, {}, fmt::format("program '{}' is rejected: not proved within {} states", program.name, options.state_budget), {}})));
+  std::vector<Approach> approaches{{false, false}};
+  if (counts_down(program)) approaches.push_back({true, false});
+  approaches.push_back({false, true});
+  std::optional<Rejection> first;
+  for (const Approach& approach : approaches) {
+    const std::int64_t budget = approach.exact ? std::min(exact_budget, options.state_budget) : options.state_budget;
+    Attempt tried = attempt(program, approach, budget);
+    if (!tried.proof.empty()) return Prover::seal(std::move(program), std::move(tried.proof));
+    if (tried.confirmed) return tl::unexpected(std::move(tried.rejection));
+    if (!first) first = std::move(tried.rejection);
   }
-  if (explored.fault) return tl::unexpected(faulty(program, make_witness(model, terms, explored)));
-  std::string proof = proof_of(model, explored);
-  return Prover::seal(std::move(program), std::move(proof));
+  return tl::unexpected(std::move(*first));
 }
 
 }  // namespace pipethreader::verify

@@ -18,7 +18,7 @@ struct Walk {
 // Where the exact way has fewer open decisions than the forgetful one, turns are passed over; behind the last turn
 // every loop ends.
 Walk walk(const Model& model, const std::vector<Turn>& way) {
-  constexpr int most_decisions = 4096;
+  constexpr int most_decisions = 2048;
   Walk walk(model);
   auto turn = way.begin();
   for (int i = 0; i < most_decisions; ++i) {
@@ -84,10 +84,9 @@ struct Agreement {
 
 Witness make_witness(const Model& model, std::shared_ptr<const Terms> terms, const Exploration& found) {
   Walk exact = walk(model, found.way);
-  const Fault& fault = exact.fault ? *exact.fault : *found.fault;
   Witness witness;
-  witness.fault = fault.kind;
-  witness.explanation = fault.text;
+  witness.fault = exact.fault ? exact.fault->kind : Witness::Fault::none;
+  witness.explanation = exact.fault ? exact.fault->text : found.fault->text;
   witness.decisions = std::move(exact.decisions);
   witness.decisions_of_lane = std::move(exact.answers);
   witness.items = exact.state.items;

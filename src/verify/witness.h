@@ -8,7 +8,7 @@
 
 namespace pipethreader::verify {
 
-// `terms` are those of the model; the witness keeps them.
+// `terms` are those of the model; the witness keeps them. Its fault is `none` when nothing happens with exact counts.
 [[nodiscard]] Witness make_witness(const Model& model, std::shared_ptr<const Terms> terms, const Exploration& found);
 
 }  // namespace pipethreader::verify

@@ -74,9 +74,9 @@ TEST(RandomKernels, AreWhatTheyAreMeantToBe) {
   EXPECT_GE(share("dynamic"), 20);
   EXPECT_GE(share("ragged"), 20);
   EXPECT_GE(share("short_product"), 60);
-  for (const char* feature : {"window", "epilogue", "row_reduction", "several_outputs", "before_loop", "several_loops",
-                              "f16", "bf16", "f32", "gqa", "broadcast", "transposed", "when", "combine", "ordered",
-                              "inner_rows", "static"})
+  for (const char* feature :
+       {"window", "epilogue", "row_reduction", "several_outputs", "before_loop", "several_loops", "f16", "bf16", "f32",
+        "gqa", "broadcast", "transposed", "when", "combine", "ordered", "inner_rows", "static"})
     EXPECT_GE(share(feature), 5) << feature;
   // A bound that is far from the numbers proves little; few may be.
   EXPECT_LT(unbounded, elements / 200);

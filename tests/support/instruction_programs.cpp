@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <random>
+#include <tuple>
+
 namespace pipethreader::test {
 namespace {
 
@@ -25,7 +29,8 @@ std::string product_text(const Product& p) {
   const int rows = 64 * p.instances;
   const int ar = p.transposed_a ? p.depth : rows, ac = p.transposed_a ? rows : p.depth;
   const int br = p.transposed_b ? p.depth : p.cols, bc = p.transposed_b ? p.cols : p.depth;
-  const std::string a = p.registers ? "registers af" : fmt::format("a{} origin instance * 64", p.transposed_a ? " transposed" : "");
+  const std::string a =
+      p.registers ? "registers af" : fmt::format("a{} origin instance * 64", p.transposed_a ? " transposed" : "");
   return fmt::format(
       R"(program {name}
 
@@ -50,7 +55,7 @@ layout a_tile = accumulator [64, {depth}]
 fragment acc: f32 on tile of consumer
 fragment af: {type} on a_tile of consumer
 
-role producer: copier instances 1 {{
+role producer: copier instances 1{few} {{
   for_work item in 1 single {{
     acquire AB
     copy_bulk a = A_map[0, 0]
@@ -59,7 +64,7 @@ role producer: copier instances 1 {{
   }}
 }}
 
-role consumer: computer instances {instances} {{
+role consumer: computer instances {instances}{many} {{
   for_work item in 1 single {{
     wait AB
     {load}
@@ -77,6 +82,8 @@ role consumer: computer instances {instances} {{
       fmt::arg("bc", bc), fmt::arg("rows", rows), fmt::arg("cols", p.cols), fmt::arg("swizzle", p.swizzle),
       fmt::arg("instances", p.instances), fmt::arg("bytes", 2 * (ar * ac + br * bc)), fmt::arg("depth", p.depth),
       fmt::arg("a", a), fmt::arg("tb", p.transposed_b ? " transposed" : ""),
+      fmt::arg("few", p.instances > 1 ? " registers 40" : ""),
+      fmt::arg("many", p.instances > 1 ? " registers 232" : ""),
       fmt::arg("load", p.registers ? "load_shared af = a [instance * 64 + c0, c1]" : ""));
 }
 
@@ -97,10 +104,16 @@ void add_products(Programs& programs) {
       {.name = "mma_b_transposed_32", .swizzle = 32, .cols = 48, .transposed_b = true},
       {.name = "mma_both_transposed", .type = "bf16", .cols = 128, .transposed_a = true, .transposed_b = true},
       {.name = "mma_registers", .cols = 64, .registers = true, .instances = 2},
-      {.name = "mma_registers_transposed", .type = "bf16", .cols = 128, .depth = 128, .transposed_b = true, .registers = true},
+      {.name = "mma_registers_transposed",
+       .type = "bf16",
+       .cols = 128,
+       .depth = 128,
+       .transposed_b = true,
+       .registers = true},
   };
   for (Product p : all) {
-    if (p.swizzle == 128 && p.depth % 64 != 0 && !p.transposed_a && !p.transposed_b) p.swizzle = p.depth % 32 == 0 ? 64 : 32;
+    if (p.swizzle == 128 && p.depth % 64 != 0 && !p.transposed_a && !p.transposed_b)
+      p.swizzle = p.depth % 32 == 0 ? 64 : 32;
     if (p.name == "mma_b_transposed") p.swizzle = 32;  // a K-major A of 48 columns has whole spans of 16 only
     programs.push_back({p.name, product_text(p), {}});
   }
@@ -113,25 +126,28 @@ void add_shared(Programs& programs) {
   struct Case {
     std::string name, type;
     int swizzle;
-    std::string from, to;        // layouts
-    std::string write, read;     // indices
+    std::string from, to;     // layouts
+    std::string write, read;  // indices
   };
   const Case all[] = {
       {"shared_matrices", "f16", 128, "accumulator [64, 64]", "accumulator [64, 64]", "c0, c1", "c0, c1"},
       {"shared_matrices_transposed", "f16", 128, "accumulator [64, 64]", "accumulator [64, 64]", "c1, c0", "c0, c1"},
-      {"shared_matrices_read_transposed", "bf16", 64, "accumulator [64, 64]", "accumulator [64, 64]", "c0, c1", "c1, c0"},
+      {"shared_matrices_read_transposed", "bf16", 64, "accumulator [64, 64]", "accumulator [64, 64]", "c0, c1",
+       "c1, c0"},
       {"shared_matrices_32", "f16", 32, "accumulator [64, 64]", "blocked [64, 64] 8", "c0, c1", "c0, c1"},
       {"shared_matrices_plain", "f16", 0, "blocked [64, 64] 8", "accumulator [64, 64]", "c0, c1", "c1, c0"},
       {"shared_blocked", "f16", 128, "blocked [64, 64] 8", "blocked [64, 64] 2", "c0, c1", "c0, c1"},
       {"shared_blocked_transposed", "f16", 64, "blocked [64, 64] 8", "blocked [64, 64] 4", "c1, c0", "c0, c1"},
       {"shared_f32", "f32", 0, "accumulator [64, 64]", "blocked [64, 64] 4", "c0, c1", "c0, c1"},
       {"shared_f32_swizzled", "f32", 128, "blocked [64, 64] 4", "accumulator [64, 64]", "c0, c1", "c1, c0"},
-      {"shared_rotated", "f16", 0, "blocked [64, 64] 8", "blocked [64, 64] 8", "(c0 + 3) % 64, c1", "(c0 + 5) % 64, (c1 + 7) % 64"},
+      {"shared_rotated", "f16", 0, "blocked [64, 64] 8", "blocked [64, 64] 8", "(c0 + 3) % 64, c1",
+       "(c0 + 5) % 64, (c1 + 7) % 64"},
       {"shared_i8", "i8", 0, "blocked [64, 64] 8", "blocked [64, 64] 4", "c0, c1", "c0, c1"},
   };
   for (const Case& c : all)
-    programs.push_back({c.name,
-                        fmt::format(R"(program {}
+    programs.push_back(
+        {c.name,
+         fmt::format(R"(program {}
 
 blocks_per_unit 2
 tensor X: {}[64, 64]
@@ -154,8 +170,8 @@ role worker: computer instances 1 {{
   }}
 }}
 )",
-                                    c.name, c.type, c.type, c.type, c.swizzle, c.from, c.to, c.type, c.type, c.write, c.read),
-                        {}});
+                     c.name, c.type, c.type, c.type, c.swizzle, c.from, c.to, c.type, c.type, c.write, c.read),
+         {}});
 }
 
 // --- reductions ----------------------------------------------------------------------------------------------------
@@ -174,12 +190,13 @@ void add_reductions(Programs& programs) {
       {"reduce_all", "f32", "blocked [64, 64] 4", "", "max(x[c0, c1])", "", "", "", 4},
       {"reduce_integers", "i32", "blocked [64, 64] 2", "0", "max(x[c0, c1])", "64", "", "c0", 0},
       {"reduce_integer_sums", "i32", "blocked [64, 64] 2", "1", "sum(x[c0, c1])", "64", "", "c0", 256},
-      {"reduce_residual", "f32", "accumulator [64, 64]", "0", "sum(x[c0, c1])", "64, 4", " residual 2 x 4 accumulate", "c0, c1", 0},
+      {"reduce_residual", "f32", "accumulator [64, 64]", "0", "sum(x[c0, c1])", "64, 4", " residual 2 x 4 accumulate",
+       "c0, c1", 0},
   };
   for (const Case& c : all) {
     const bool residual = c.extra.find("residual") != std::string::npos;
-    const std::string layout = residual ? "[64, 4] reg(2:c0*8) lane(4:c1*1 8:c0*1) warp(4:c0*16)"
-                                        : fmt::format("slice tile [{}]", c.kept);
+    const std::string layout =
+        residual ? "[64, 4] reg(2:c0*8) lane(4:c1*1 8:c0*1) warp(4:c0*16)" : fmt::format("slice tile [{}]", c.kept);
     programs.push_back(
         {c.name,
          fmt::format(R"(program {name}
@@ -206,9 +223,10 @@ role worker: computer instances 1 {{
 )",
                      fmt::arg("name", c.name), fmt::arg("type", c.type), fmt::arg("target", c.target),
                      fmt::arg("scratch", c.scratch > 0 ? fmt::format("buffer scratch: f32[4, {}]", c.scratch / 4) : ""),
-                     fmt::arg("tile", c.tile), fmt::arg("layout", layout), fmt::arg("kept", c.kept), fmt::arg("op", c.op),
-                     fmt::arg("extra", c.extra), fmt::arg("through", c.scratch > 0 ? " through scratch" : ""),
-                     fmt::arg("indices", c.indices), fmt::arg("one", c.type == "f32" ? "1.0" : "1")),
+                     fmt::arg("tile", c.tile), fmt::arg("layout", layout), fmt::arg("kept", c.kept),
+                     fmt::arg("op", c.op), fmt::arg("extra", c.extra),
+                     fmt::arg("through", c.scratch > 0 ? " through scratch" : ""), fmt::arg("indices", c.indices),
+                     fmt::arg("one", c.type == "f32" ? "1.0" : "1")),
          {-2}});
   }
 }
@@ -231,8 +249,9 @@ void add_relayouts(Programs& programs) {
        "[8, 32] reg(2:c0*1) lane(32:c1*1) warp(4:c0*2)", ""},
   };
   for (const Case& c : all)
-    programs.push_back({c.name,
-                        fmt::format(R"(program {}
+    programs.push_back(
+        {c.name,
+         fmt::format(R"(program {}
 
 blocks_per_unit 2
 tensor X: {}[{}]
@@ -252,10 +271,9 @@ role worker: computer instances 1 {{
   }}
 }}
 )",
-                                    c.name, c.type, c.shape, c.type, c.shape,
-                                    c.scratch.empty() ? "" : "buffer scratch: " + c.scratch, c.from, c.to, c.type, c.type,
-                                    c.scratch.empty() ? "" : " through scratch"),
-                        {}});
+                     c.name, c.type, c.shape, c.type, c.shape, c.scratch.empty() ? "" : "buffer scratch: " + c.scratch,
+                     c.from, c.to, c.type, c.type, c.scratch.empty() ? "" : " through scratch"),
+         {}});
 }
 
 // --- values --------------------------------------------------------------------------------------------------------
@@ -288,26 +306,28 @@ role worker: computer instances 1 {{
 }
 
 void add_values(Programs& programs) {
-  programs.push_back(values_program("map_f32", "f32", "f32",
-                                    {"x[c0] * 2.0 + 1.0", "-x[c0] - 0.5", "min(x[c0], 1.0)", "max(x[c0], -1.0)", "abs(x[c0])",
-                                     "floor(x[c0] * 0.5)", "select(x[c0] > 0.0 && c0 % 3 != 1, x[c0], 7.0)",
-                                     "select(!(x[c0] == 1.0) || c0 < 9, f32(c0), -inf)", "f32(c0 * 3 - 5)"}));
-  programs.push_back(values_program("map_functions", "f32", "f32",
-                                    {"exp(x[c0])", "exp2(x[c0])", "log(x[c0])", "log2(x[c0])", "sqrt(x[c0])", "rsqrt(x[c0])",
-                                     "tanh(x[c0])", "sigmoid(x[c0])", "erf(x[c0])", "sin(x[c0])", "cos(x[c0])",
-                                     "x[c0] / (x[c0] + 1.0)", "1.0 / x[c0]"}));
+  programs.push_back(
+      values_program("map_f32", "f32", "f32",
+                     {"x[c0] * 2.0 + 1.0", "-x[c0] - 0.5", "min(x[c0], 1.0)", "max(x[c0], -1.0)", "abs(x[c0])",
+                      "floor(x[c0] * 0.5)", "select(x[c0] > 0.0 && c0 % 3 != 1, x[c0], 7.0)",
+                      "select(!(x[c0] == 1.0) || c0 < 9, f32(c0), -inf)", "f32(c0 * 3 - 5)"}));
+  programs.push_back(values_program(
+      "map_functions", "f32", "f32",
+      {"exp(x[c0])", "exp2(x[c0])", "log(x[c0])", "log2(x[c0])", "sqrt(x[c0])", "rsqrt(x[c0])", "tanh(x[c0])",
+       "sigmoid(x[c0])", "erf(x[c0])", "sin(x[c0])", "cos(x[c0])", "x[c0] / (x[c0] + 1.0)", "1.0 / x[c0]"}));
   programs.back().wide_inputs = true;
   programs.back().ulps = 16;
-  programs.push_back(values_program("map_f16", "f16", "f16",
-                                    {"x[c0] * 2.0_f16 + 1.0_f16", "-x[c0] - 0.5_f16", "min(x[c0], 1.0_f16)",
-                                     "max(x[c0], -1.0_f16)", "abs(x[c0])", "select(x[c0] > 0.0_f16, x[c0], 3.0_f16)",
-                                     "f16(f32(x[c0]) * 0.25)", "f16(c0)"}));
+  programs.push_back(
+      values_program("map_f16", "f16", "f16",
+                     {"x[c0] * 2.0_f16 + 1.0_f16", "-x[c0] - 0.5_f16", "min(x[c0], 1.0_f16)", "max(x[c0], -1.0_f16)",
+                      "abs(x[c0])", "select(x[c0] > 0.0_f16, x[c0], 3.0_f16)", "f16(f32(x[c0]) * 0.25)", "f16(c0)"}));
   programs.push_back(values_program("map_bf16", "bf16", "bf16",
                                     {"x[c0] * 2.0_bf16 + 1.0_bf16", "-x[c0]", "min(x[c0], 1.0_bf16)", "abs(x[c0])",
                                      "bf16(f32(x[c0]) * 0.25)", "x[c0] * x[c0] - x[c0]"}));
-  programs.push_back(values_program("map_integers", "i32", "i32",
-                                    {"x[c0] / 3", "x[c0] % 3", "x[c0] / -3", "x[c0] % -3", "(x[c0] * 5 - 7) / 2", "c0 / 7 + c0 % 7",
-                                     "min(x[c0], 2)", "max(x[c0], -2)", "abs(x[c0])", "select(x[c0] < 0, -1, 1)"}));
+  programs.push_back(
+      values_program("map_integers", "i32", "i32",
+                     {"x[c0] / 3", "x[c0] % 3", "x[c0] / -3", "x[c0] % -3", "(x[c0] * 5 - 7) / 2", "c0 / 7 + c0 % 7",
+                      "min(x[c0], 2)", "max(x[c0], -2)", "abs(x[c0])", "select(x[c0] < 0, -1, 1)"}));
   programs.push_back(values_program("map_to_integers", "f32", "i32", {"i32(x[c0] * 0.75)", "i32(x[c0] * 1e10)"}));
   programs.push_back(values_program("map_to_i8", "f32", "i8", {"i8(x[c0] * 50.0)", "i8(x[c0])"}));
   programs.push_back(values_program("map_to_u8", "f32", "u8", {"u8(x[c0] * 100.0)", "u8(x[c0])"}));
@@ -319,10 +339,12 @@ void add_values(Programs& programs) {
 // --- global memory, loops, conditions ------------------------------------------------------------------------------
 
 void add_global(Programs& programs) {
-  for (const auto& [name, layout, type, cols] :
-       {std::tuple{"global_quads", "accumulator [64, 64]", "f16", 88}, {"global_pairs", "accumulator [64, 64]", "f32", 90},
-        {"global_vectors", "blocked [64, 64] 8", "f16", 88}, {"global_ragged", "blocked [64, 64] 8", "f16", 83},
-        {"global_f32_vectors", "blocked [64, 64] 4", "f32", 84}, {"global_bytes", "blocked [64, 64] 8", "i8", 88}})
+  for (const auto& [name, layout, type, cols] : {std::tuple{"global_quads", "accumulator [64, 64]", "f16", 88},
+                                                 {"global_pairs", "accumulator [64, 64]", "f32", 90},
+                                                 {"global_vectors", "blocked [64, 64] 8", "f16", 88},
+                                                 {"global_ragged", "blocked [64, 64] 8", "f16", 83},
+                                                 {"global_f32_vectors", "blocked [64, 64] 4", "f32", 84},
+                                                 {"global_bytes", "blocked [64, 64] 8", "i8", 88}})
     programs.push_back({name,
                         fmt::format(R"(program {}
 
@@ -386,15 +408,18 @@ void add_rings(Programs& programs) {
     std::string name, order, declarations, ring, load;
     int cluster;
   };
-  const std::string map = "tensor_map X_map: X swizzle 128 {\n  extent 128 stride 1 box 128\n  extent M stride 128 box 64\n}";
-  const std::string half = "tensor_map X_map: X swizzle 128 {\n  extent 128 stride 1 box 128\n  extent M stride 128 box 32\n}";
+  const std::string map =
+      "tensor_map X_map: X swizzle 128 {\n  extent 128 stride 1 box 128\n  extent M stride 128 box 64\n}";
+  const std::string half =
+      "tensor_map X_map: X swizzle 128 {\n  extent 128 stride 1 box 128\n  extent M stride 128 box 32\n}";
   const Case all[] = {
       {"ring_bulk", "persistent", map, "full 1 empty 2 bytes 16384", "copy_bulk x = X_map[0, row]", 1},
       {"ring_bulk_dynamic", "dynamic", map, "full 1 empty 2 bytes 16384", "copy_bulk x = X_map[0, row]", 1},
       {"ring_bulk_cluster", "dynamic", map, "full 1 empty 2 bytes 16384", "copy_bulk x = X_map[0, row]", 2},
       {"ring_multicast", "persistent", half, "full 1 empty 4 bytes 16384 multicast",
        "copy_bulk x = X_map[0, row + cluster_rank * 32]", 2},
-      {"ring_plain", "dynamic", "", "full 1 empty 2", "copy_plain x = X[row + c0, c1] where row + c0 < M\n      commit X", 1},
+      {"ring_plain", "dynamic", "", "full 1 empty 2",
+       "copy_plain x = X[row + c0, c1] where row + c0 < M\n      commit X", 1},
       {"ring_plain_cluster", "dynamic", "", "full 1 empty 2",
        "copy_plain x = X[row + c0, c1] where row + c0 < M\n      commit X", 2},
   };
@@ -404,8 +429,9 @@ void add_rings(Programs& programs) {
     const std::string row = rows == 64 ? "item * 64" : "item * 128 + cluster_rank * 64";
     const std::string end = c.cluster > 1 ? "\n  cluster_sync" : "";
     // Each slot is read twice: as the newest, and once more behind the one that follows.
-    programs.push_back({c.name,
-                        fmt::format(R"(program {name}
+    programs.push_back(
+        {c.name,
+         fmt::format(R"(program {name}
 
 cluster {cluster}
 blocks_per_unit 1
@@ -420,7 +446,7 @@ layout tile = blocked [32, 128] 8
 fragment y: f16 on tile of worker
 fragment z: f16 on tile of worker
 
-role producer: copier instances 1 registers 40 {{
+role producer: copier instances 1 registers {few} {{
   for_work item in (M + {over}) / {rows} {order} {{
     let row = {row}
     for n = 0 .. item % 3 + 1 {{
@@ -431,7 +457,7 @@ role producer: copier instances 1 registers 40 {{
   }}{end}
 }}
 
-role worker: computer instances 2 registers 208 {{
+role worker: computer instances 2 registers {many} {{
   for_work item in (M + {over}) / {rows} {order} {{
     let row = {row}
     map z = 0.0_f16
@@ -452,15 +478,17 @@ role worker: computer instances 2 registers 208 {{
   }}{end}
 }}
 )",
-                                    fmt::arg("name", c.name), fmt::arg("cluster", c.cluster),
-                                    fmt::arg("blocks", multicast ? 2 : 1), fmt::arg("declarations", c.declarations),
-                                    fmt::arg("ring", c.ring), fmt::arg("over", rows - 1), fmt::arg("rows", rows),
-                                    fmt::arg("order", c.order), fmt::arg("row", row), fmt::arg("load", c.load),
-                                    fmt::arg("end", end), fmt::arg("plane", multicast ? "cluster_rank" : "0")),
-                        {500}});
+                     fmt::arg("name", c.name), fmt::arg("cluster", c.cluster), fmt::arg("blocks", multicast ? 2 : 1),
+                     fmt::arg("declarations", c.declarations), fmt::arg("ring", c.ring), fmt::arg("over", rows - 1),
+                     fmt::arg("rows", rows), fmt::arg("order", c.order), fmt::arg("row", row), fmt::arg("load", c.load),
+                     fmt::arg("end", end), fmt::arg("few", c.declarations.empty() ? 96 : 40),
+                     fmt::arg("many", c.declarations.empty() ? 200 : 232),
+                     fmt::arg("plane", multicast ? "cluster_rank" : "0")),
+         {500}});
   }
 
-  // Loads, arithmetic and stores by three roles; the output leaves through a ring that threads fill and a copier drains.
+  // Loads, arithmetic and stores by three roles; the output leaves through a ring that threads fill and a copier
+  // drains.
   programs.push_back({"ring_output",
                       R"(program ring_output
 
@@ -533,6 +561,32 @@ std::vector<InstructionProgram> instruction_programs() {
   add_global(programs);
   add_rings(programs);
   return programs;
+}
+
+interpret::Arguments instruction_arguments(const program::Program& program, const InstructionProgram& instruction,
+                                           std::uint64_t seed) {
+  interpret::Arguments arguments;
+  arguments.params = instruction.params;
+  std::mt19937_64 random(seed + 1);
+  for (const program::Tensor& tensor : program.tensors) {
+    std::vector<double> values;
+    std::int64_t count = 1;
+    for (const auto extent : tensor.shape) count *= program::evaluate(program, extent, arguments.params);
+    if (tensor.output) count = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double whole = static_cast<double>(random() % 9) - 4;
+      const double wide = 0.125 + static_cast<double>(random() % 10000) * (3.875 / 10000);
+      values.push_back(round_to(tensor.type, instruction.wide_inputs ? wide : whole));
+    }
+    arguments.tensors.push_back(std::move(values));
+  }
+  return arguments;
+}
+
+bool agree(ScalarType type, double found, double expected, int ulps) {
+  if (std::isnan(expected)) return std::isnan(found);
+  if (found == expected) return true;
+  return std::fabs(found - expected) <= ulps * 2 * unit_roundoff(type) * std::fabs(expected);
 }
 
 }  // namespace pipethreader::test

@@ -46,7 +46,9 @@ struct Tile {
   double magnitude = 1;
 };
 
-std::string number(double value) { return fmt::format("{:.6g}", value) + (value == static_cast<int>(value) ? ".0" : ""); }
+std::string number(double value) {
+  return fmt::format("{:.6g}", value) + (value == static_cast<int>(value) ? ".0" : "");
+}
 
 class Generator {
  public:
@@ -211,7 +213,8 @@ std::string Generator::open_loop(const std::string& axis, const std::string& ext
   const bool ordered = dice_.chance(8);
   if (ordered) feature("ordered");
   const std::string where = dice_.chance(mask_percent) ? mask(axis, extent) : "";
-  say(fmt::format("for {}{}: {}{}{} {{", ordered ? "ordered " : "", axis, extent, where.empty() ? "" : " where ", where));
+  say(fmt::format("for {}{}: {}{}{} {{", ordered ? "ordered " : "", axis, extent, where.empty() ? "" : " where ",
+                  where));
   ++depth_;
   return where;
 }
@@ -275,7 +278,8 @@ Tile Generator::product(Tile* from) {
   work(static_cast<double>(size_of(reduced.extent)) * size_of(column.extent));
   const std::string gate = fresh("g"), gated = fresh("y");
   say(fmt::format("{} = {} {} * {};", at(gate, column.name), sum, left, weights()));
-  say(fmt::format("{0} = {1} * sigmoid({1}) * {2};", at(gated, column.name), at(gate, column.name), at(y, column.name)));
+  say(fmt::format("{0} = {1} * sigmoid({1}) * {2};", at(gated, column.name), at(gate, column.name),
+                  at(y, column.name)));
   feature("epilogue");
   return {gated, column, magnitude * magnitude};
 }
@@ -417,7 +421,8 @@ Tile Generator::attention(Tile* from) {
   if (!columns_parallel_ && dice_.chance(30)) {
     feature("several_outputs");
     const std::string lse = fresh("lse");
-    say(fmt::format("{0} = select({1} == 0, 0, {2} + {3}({1}));", row(lse), row(l), row(m), power == "exp" ? "log" : "log2"));
+    say(fmt::format("{0} = select({1} == 0, 0, {2} + {3}({1}));", row(lse), row(l), row(m),
+                    power == "exp" ? "log" : "log2"));
     store_row({lse, {}, 100});
   }
   return {y, column, 1};
@@ -457,8 +462,7 @@ Tile Generator::convolution() {
   feature(type_);
   const std::string r = fresh("r"), taps = dim("R", 1, 5), c = fresh("k"), channels = dim("E", 1, 24);
   const AxisChoice column = column_axis();
-  const std::string weights =
-      input("W", type_, {{r, taps}, {c, channels}, column}, false);
+  const std::string weights = input("W", type_, {{r, taps}, {c, channels}, column}, false);
   const std::string y = fresh("y");
   std::string where, signal;
   if (dice_.chance(50)) {
@@ -476,7 +480,8 @@ Tile Generator::convolution() {
                     {c, channels}},
                    true);
   }
-  say(fmt::format("{} = sum[{}: {}, {}: {}{}] {} * {};", at(y, column.name), r, taps, c, channels, where, signal, weights));
+  say(fmt::format("{} = sum[{}: {}, {}: {}{}] {} * {};", at(y, column.name), r, taps, c, channels, where, signal,
+                  weights));
   work(static_cast<double>(size_of(taps)) * size_of(channels) * size_of(column.extent));
   return {y, column, static_cast<double>(size_of(taps) * size_of(channels))};
 }
@@ -523,7 +528,8 @@ void Generator::streamed_softmax() {
   say(fmt::format("carry {} = -inf, {} = 0;", row(m), row(l)));
   const std::string where = open_loop(first, extent, 40);
   say(fmt::format("{} = max({}, max[{}] f32({}) * 2.0);", row(n), row(m), first, values));
-  say(fmt::format("{0} = {0} * exp({1} - {2}) + sum[{3}] exp({4} * 2.0 - {2});", row(l), row(m), row(n), first, "f32(" + values + ")"));
+  say(fmt::format("{0} = {0} * exp({1} - {2}) + sum[{3}] exp({4} * 2.0 - {2});", row(l), row(m), row(n), first,
+                  "f32(" + values + ")"));
   say(fmt::format("{} = {};", row(m), row(n)));
   close_loop();
   std::string same = where;
@@ -538,7 +544,8 @@ void Generator::streamed_softmax() {
   for (const AxisChoice& axis : batch_) index += axis.name + ",";
   std::string shape;
   for (const AxisChoice& axis : batch_) shape += axis.extent + ",";
-  say(fmt::format("{}[{}{},{}] = {}(exp(f32({}) * 2.0 - {}) / {});", out, index, rows_.name, second, type, again, row(m), row(l)));
+  say(fmt::format("{}[{}{},{}] = {}(exp(f32({}) * 2.0 - {}) / {});", out, index, rows_.name, second, type, again,
+                  row(m), row(l)));
   outputs_.push_back(fmt::format("{}: {}[{}{},{}]", out, type, shape, rows_.extent, extent));
   close_loop();
   work(6.0 * size_of(extent));
@@ -658,8 +665,9 @@ void Generator::store(const Tile& tile) {
   outputs_.push_back(fmt::format("{}: {}[{}]", out, type, shape));
   const bool guarded = dice_.chance(8);
   if (guarded) feature("when");
-  say(fmt::format("{}[{}] = {};", out, index, (type == "f32" ? expr : fmt::format("{}({})", type, expr)) +
-                                                  (guarded ? fmt::format(" when {} % 4 != 2", d) : "")));
+  say(fmt::format("{}[{}] = {};", out, index,
+                  (type == "f32" ? expr : fmt::format("{}({})", type, expr)) +
+                      (guarded ? fmt::format(" when {} % 4 != 2", d) : "")));
 }
 
 void Generator::store_row(const Tile& tile) {
@@ -733,13 +741,13 @@ RandomKernel Generator::make() {
   const int parts = dice_.pick(std::vector<int>{1, 1, 2, 2, 3});
   columns_parallel_ = parts == 1 && rows_parallel_ && dice_.chance(50);
   const int start = dice_.between(0, 99);
-  Tile tile = start < 25                         ? product(nullptr)
-              : start < 40                       ? streamed_product(nullptr)
-              : start < 64                       ? attention(nullptr)
-              : start < 72 && rows_parallel_     ? decay_scan()
-              : start < 86 || columns_parallel_  ? convolution()
-              : start < 93                       ? load()
-                                                 : statistics();
+  Tile tile = start < 25                        ? product(nullptr)
+              : start < 40                      ? streamed_product(nullptr)
+              : start < 64                      ? attention(nullptr)
+              : start < 72 && rows_parallel_    ? decay_scan()
+              : start < 86 || columns_parallel_ ? convolution()
+              : start < 93                      ? load()
+                                                : statistics();
   for (int part = 1; part < parts; ++part) {
     if (dice_.chance(25)) tile = normalise(tile);
     if (dice_.chance(20)) {

@@ -18,9 +18,10 @@ struct RandomKernel {
   std::string text;
   std::vector<kernel::Binding> sizes;  // of the dynamic dims
   std::vector<oracle::Range> ranges;   // of inputs that need another than the default
-  // What the kernel is made of: "chained" (a product feeds a product), "product", "carried", "mask", "window", "ragged",
-  // "dynamic", "static", "epilogue", "row_reduction", "several_outputs", "several_loops", "before_loop", "gqa",
-  // "broadcast", "transposed", "when", "combine", "ordered", "f16", "bf16", "f32", "short_product", "inner_rows".
+  // What the kernel is made of: "chained" (a product feeds a product), "product", "carried", "mask", "window",
+  // "ragged", "dynamic", "static", "epilogue", "row_reduction", "several_outputs", "several_loops", "before_loop",
+  // "gqa", "broadcast", "transposed", "when", "combine", "ordered", "f16", "bf16", "f32", "short_product",
+  // "inner_rows".
   std::set<std::string> features;
 };
 
