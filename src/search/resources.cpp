@@ -16,7 +16,8 @@ namespace {
 // is alive in the whole loop.
 class Liveness {
  public:
-  Liveness(const task::Graph& graph, const partition::Assignment& assignment) : graph_(graph), assignment_(assignment) {}
+  Liveness(const task::Graph& graph, const partition::Assignment& assignment)
+      : graph_(graph), assignment_(assignment) {}
 
   int run(const std::vector<Item>& items) {
     walk(items);
@@ -89,7 +90,8 @@ int live_registers(const task::Graph& graph, const partition::Partition&, const 
   return Liveness(graph, assignment).run(program.computer);
 }
 
-SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& assignment, const schedule::Program& program) {
+SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& assignment,
+                       const schedule::Program& program) {
   SharedNeed need;
   for (const schedule::RingPlan& ring : program.rings) {
     for (const ValueId v : ring.values) {

@@ -18,7 +18,7 @@ using schedule::Overlap;
 
 namespace {
 
-constexpr int address_registers = 36;       // counters, addresses, loop bounds beside the values
+constexpr int address_registers = 36;  // counters, addresses, loop bounds beside the values
 constexpr std::int64_t barrier_bytes = 2048;
 constexpr int depth_limit = 4;
 constexpr double staged_share = 0.5;  // of a store's cycles that no longer hold the lane
@@ -45,7 +45,9 @@ class Ranking {
         last_ = assignment.error();
         continue;
       }
-      for (const Overlap overlap : {Overlap::serial, Overlap::deferred, Overlap::delayed}) {
+      for (const Overlap overlap :
+           {Overlap::delayed, Overlap::deferred, Overlap::serial})  // the stronger one where both take as long
+      {
         if (!products_ && overlap != Overlap::serial) continue;
         consider(*cut, *assignment, overlap, false);
         if (products_ && choice.order != Order::single) consider(*cut, *assignment, overlap, true);
@@ -53,11 +55,14 @@ class Ranking {
     }
     if (found_.empty()) {
       if (!last_.diagnostics.empty()) return tl::unexpected(last_);
-      return fail("no tiles of '{}' fit {}: the smallest needs {} registers a thread and {} bytes of shared memory; the device has {} and {}",
-                  graph_.kernel.name, device_.name, least_registers_, least_shared_, device_.registers.per_thread_max,
-                  device_.memory.shared_bytes_per_block);
+      return fail(
+          "no tiles of '{}' fit {}: the smallest needs {} registers a thread and {} bytes of shared memory; the device "
+          "has {} and {}",
+          graph_.kernel.name, device_.name, least_registers_, least_shared_, device_.registers.per_thread_max,
+          device_.memory.shared_bytes_per_block);
     }
-    std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
     return std::move(found_);
   }
 
@@ -126,7 +131,8 @@ class Ranking {
     return bytes;
   }
 
-  void consider(const partition::Partition& cut, const partition::Assignment& assignment, Overlap overlap, bool staged) {
+  void consider(const partition::Partition& cut, const partition::Assignment& assignment, Overlap overlap,
+                bool staged) {
     Candidate candidate;
     candidate.schedule.staged_stores = staged;
     candidate.partition = cut.choice;
@@ -189,13 +195,16 @@ class Ranking {
                const schedule::Program& program) const {
     const simulate::Timeline timeline = simulate::simulate(graph_, cut, assignment, program, device_);
     double items = 1;
-    for (const kernel::AxisId a : cut.walk) items *= static_cast<double>((extent(a) + cut.extent(a) - 1) / cut.extent(a));
+    for (const kernel::AxisId a : cut.walk)
+      items *= static_cast<double>((extent(a) + cut.extent(a) - 1) / cut.extent(a));
     const int threads = 128 * (cut.lanes + (program.copier.empty() ? 0 : 1));
     double together = 1;
     if (cut.lanes == 1 || !cut.has_products) {
-      const double by_shared = static_cast<double>(device_.memory.shared_bytes_per_unit) /
-                               static_cast<double>(candidate.shared_bytes + device_.memory.shared_bytes_reserved + barrier_bytes);
-      const double by_registers = static_cast<double>(device_.registers.per_unit) / (threads * std::max(32, candidate.registers));
+      const double by_shared =
+          static_cast<double>(device_.memory.shared_bytes_per_unit) /
+          static_cast<double>(candidate.shared_bytes + device_.memory.shared_bytes_reserved + barrier_bytes);
+      const double by_registers =
+          static_cast<double>(device_.registers.per_unit) / (threads * std::max(32, candidate.registers));
       together = std::clamp(std::floor(std::min(by_shared, by_registers)), 1.0, 8.0);
     }
     double per_item = timeline.work_cycles;
@@ -204,9 +213,15 @@ class Ranking {
       per_item += loop.trips * static_cast<double>(program.rings.size()) * device_.barriers.counted_arrive_cycles;
     }
     switch (cut.choice.order) {
-      case partition::Order::single: per_item += device_.launch.block_cycles; break;
-      case partition::Order::persistent: per_item -= 0.7 * device_.latency.bulk_load; break;
-      case partition::Order::dynamic: per_item += device_.launch.next_work_cycles - 0.7 * device_.latency.bulk_load; break;
+      case partition::Order::single:
+        per_item += device_.launch.block_cycles;
+        break;
+      case partition::Order::persistent:
+        per_item -= 0.7 * device_.latency.bulk_load;
+        break;
+      case partition::Order::dynamic:
+        per_item += device_.launch.next_work_cycles - 0.7 * device_.latency.bulk_load;
+        break;
     }
     if (candidate.schedule.staged_stores) {  // the copy engine stores while the next tile is computed
       const simulate::TaskCosts costs = simulate::task_costs(graph_, cut, assignment, device_);
@@ -225,16 +240,18 @@ class Ranking {
     for (const kernel::Tensor& t : graph_.kernel.tensors) tensors += tensor_bytes(t);
     const double dram = tensors / (device_.rate_per_cycle(device::Resource::dram) * units) / clock;
     candidate.predicted_us = std::max({compute, l2, dram}) + device_.launch.kernel_microseconds;
-    candidate.bound = compute >= l2 && compute >= dram ? (busy * together >= per_item ? "busy units" : "latency of a work item")
-                      : l2 >= dram                     ? "L2 to execution units"
-                                                       : "device memory";
+    candidate.bound = compute >= l2 && compute >= dram
+                          ? (busy * together >= per_item ? "busy units" : "latency of a work item")
+                      : l2 >= dram ? "L2 to execution units"
+                                   : "device memory";
   }
 
   double tensor_bytes(const kernel::Tensor& tensor) const {
     std::vector<std::int64_t> sizes;
     for (const kernel::Dim& d : graph_.kernel.dims) sizes.push_back(d.size.value_or(options_.dynamic_size));
     double bytes = bits(tensor.type) / 8.0;
-    for (const kernel::ExprId s : tensor.shape) bytes *= static_cast<double>(kernel::evaluate_size(graph_.kernel, s, sizes));
+    for (const kernel::ExprId s : tensor.shape)
+      bytes *= static_cast<double>(kernel::evaluate_size(graph_.kernel, s, sizes));
     return bytes;
   }
 
@@ -259,7 +276,8 @@ class Ranking {
 
 }  // namespace
 
-Result<std::vector<Candidate>> rank(const kernel::Kernel& specialised, const device::Device& device, const Options& options) {
+Result<std::vector<Candidate>> rank(const kernel::Kernel& specialised, const device::Device& device,
+                                    const Options& options) {
   auto graph = task::build(specialised);
   if (!graph) return tl::unexpected(graph.error());
   return Ranking(*graph, device, options).run();

@@ -23,7 +23,7 @@ int rejected(const std::string& what, const verify::Rejection& rejection, const 
       fmt::print(stderr, "    where {} is {}{}\n", count.expression, count.value,
                  count.item >= 0 ? fmt::format(" in work item {}", count.item) : "");
     }
-    const auto replay = interpret::run_with_decisions(program, witness.decisions);
+    const auto replay = interpret::run_with_decisions(program, witness.decisions_of_lane);
     fmt::print(stderr, "  replayed: {}\n",
                replay ? "the interpreter found no fault on this way" : replay.error().format());
   }
