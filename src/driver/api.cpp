@@ -170,7 +170,7 @@ Result<RunResult> CompiledKernel::run_random(const RunOptions& options) const {
   const auto checked = driver::check(kernel, *inputs, *outputs, options.seed);
   if (!checked) return tl::unexpected(checked.error());
   result.correct = checked->report.ok();
-  result.check = checked->report.format();
+  result.check = checked->format();
   keep_outputs(kernel, *inputs, std::move(*outputs), result);
   return result;
 }

@@ -100,6 +100,13 @@ double product_flops(const Kernel& kernel, const std::vector<std::int64_t>& size
   return flops;
 }
 
+std::string Check::format() const {
+  if (sampled_points == 0) return report.format();
+  oracle::Report sampled = report;
+  sampled.unwritten = 0;  // of a sample, what was not evaluated counts as that
+  return fmt::format("at {} sampled points: {}", sampled_points, sampled.format());
+}
+
 Result<Check> check(const Kernel& kernel, const oracle::Inputs& inputs, const OutputValues& outputs, std::uint64_t seed,
                     double budget) {
   const Work work = work_of(kernel, inputs.sizes);

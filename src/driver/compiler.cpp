@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include <dlfcn.h>
 
@@ -203,7 +204,7 @@ class Compilation {
       const Candidate& c = built_[i].candidate;
       std::string verdict = verdicts_.size() > i ? verdicts_[i] : "";
       if (i == winner) verdict = verdict.empty() ? "chosen" : "chosen, the least bad: " + verdict;
-      if (verdict.empty()) verdict = "ranked lower";
+      if (verdict.empty()) verdict = i < assembled_.size() && !assembled_[i] ? "not needed" : "ranked lower";
       result_.plan.candidates.push_back({c.choices, c.predicted_us, c.bound, verdict});
     }
     for (Tried& tried : rejected_) result_.plan.candidates.push_back(std::move(tried));
@@ -225,69 +226,72 @@ class Compilation {
     const auto start = std::chrono::steady_clock::now();
     result_.plan.compiler = location.identity;
     result_.plan.compiler_path = location.path;
-    std::vector<runtime::CompileRequest> requests;
-    for (const Built& b : built_) requests.push_back(assembly_of(b, request_.device));
-    // The first is the likely winner: what it needs beside it is assembled along with the others.
-    auto fallback = build_fallback(result_.kernel, request_.device, built_[0]);
-    if (!fallback) return tl::unexpected(fallback.error());
-    if (*fallback) requests.push_back(assembly_of(**fallback, request_.device));
-    auto compiled = assemble(*nvrtc, requests);
-    const auto winner = judge(compiled);
+    const auto winner = assemble_until_good(*nvrtc);
     if (!winner) return tl::unexpected(winner.error());
     Variant best = variant_of(built_[*winner]);
-    take(best, compiled[*winner]->kernel);
+    take(best, (*assembled_[*winner])->kernel);
     result_.plan.variants.push_back(std::move(best));
-    if (auto done = add_fallback(*nvrtc, *winner, *fallback, compiled); !done) return done;
+    if (auto done = add_fallback(*nvrtc, *winner); !done) return done;
     note(*winner);
     const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
     result_.times.push_back({"assemble", spent.count()});
     return {};
   }
 
-  using Assembled = std::vector<Result<runtime::CachedCompile>>;
+  using Assembled = Result<runtime::CachedCompile>;
 
-  Assembled assemble(const runtime::Nvrtc& nvrtc, const std::vector<runtime::CompileRequest>& requests) {
-    Assembled compiled = runtime::compile_all_cached(nvrtc, cache_, requests, request_.threads,
-                                                     [&](std::size_t done, std::size_t total, std::size_t) {
-                                                       say(fmt::format("assembled {} of {}", done, total));
-                                                       return true;
-                                                     });
+  std::vector<Assembled> assemble(const runtime::Nvrtc& nvrtc, const std::vector<runtime::CompileRequest>& requests) {
+    auto compiled = runtime::compile_all_cached(nvrtc, cache_, requests, request_.threads,
+                                                [&](std::size_t done, std::size_t total, std::size_t) {
+                                                  say(fmt::format("assembled {} of {}", done, total));
+                                                  return true;
+                                                });
     for (const auto& c : compiled) {
       if (c && !c->warning.empty()) result_.warnings.push_back(c->warning);
     }
     return compiled;
   }
 
-  // The first that is faultless, else the least bad. Source that does not compile is a fault of ours: reported, not
-  // hidden.
-  Result<std::size_t> judge(const Assembled& compiled) {
-    std::optional<std::size_t> best;
+  // As many at a time as there are cores, in the order of their rank, until one has no fault; else the least bad.
+  // Source that does not compile is a fault of ours: reported, not hidden.
+  Result<std::size_t> assemble_until_good(const runtime::Nvrtc& nvrtc) {
+    const std::size_t batch =
+        std::max(1U, request_.threads > 0 ? request_.threads : std::thread::hardware_concurrency());
+    assembled_.resize(built_.size());
     verdicts_.resize(built_.size());
-    for (std::size_t i = 0; i < built_.size(); ++i) {
-      if (!compiled[i]) {
-        verdicts_[i] = "its source does not compile: " + compiled[i].error().format();
-        result_.warnings.push_back(
-            fmt::format("a candidate's source does not compile; please report this: {}", compiled[i].error().format()));
-        continue;
+    std::optional<std::size_t> best;
+    for (std::size_t first = 0; first < built_.size(); first += batch) {
+      const std::size_t last = std::min(first + batch, built_.size());
+      std::vector<runtime::CompileRequest> requests;
+      for (std::size_t i = first; i < last; ++i) requests.push_back(assembly_of(built_[i], request_.device));
+      auto compiled = assemble(nvrtc, requests);
+      for (std::size_t i = first; i < last; ++i) {
+        assembled_[i] = std::move(compiled[i - first]);
+        if (judge(i) && (!best || badness_of(i) < badness_of(*best))) best = i;
       }
-      verdicts_[i] = fault_of(compiled[i]->kernel.report);
-      const int bad = badness(compiled[i]->kernel.report);
-      if (!best || bad < badness(compiled[*best]->kernel.report)) best = i;
+      if (best && badness_of(*best) == 0) break;
     }
-    if (!best) return tl::unexpected(compiled[0].error());
+    if (!best) return tl::unexpected(assembled_[0]->error());
     return *best;
   }
 
-  Result<void> add_fallback(const runtime::Nvrtc& nvrtc, std::size_t winner, const std::optional<Built>& of_first,
-                            const Assembled& compiled) {
-    if (winner == 0) {
-      if (!of_first) return {};
-      if (!compiled.back()) return tl::unexpected(compiled.back().error());
-      Variant variant = variant_of(*of_first);
-      take(variant, compiled.back()->kernel);
-      result_.plan.variants.push_back(std::move(variant));
-      return {};
+  // Notes what is wrong with a candidate's machine code; false when there is none.
+  bool judge(std::size_t i) {
+    const Assembled& compiled = *assembled_[i];
+    if (compiled) {
+      verdicts_[i] = fault_of(compiled->kernel.report);
+      return true;
     }
+    verdicts_[i] = "its source does not compile: " + compiled.error().format();
+    result_.warnings.push_back(
+        fmt::format("a candidate's source does not compile; please report this: {}", compiled.error().format()));
+    return false;
+  }
+
+  [[nodiscard]] int badness_of(std::size_t i) const { return badness((*assembled_[i])->kernel.report); }
+
+  // For sizes that the winner cannot take.
+  Result<void> add_fallback(const runtime::Nvrtc& nvrtc, std::size_t winner) {
     auto fallback = build_fallback(result_.kernel, request_.device, built_[winner]);
     if (!fallback) return tl::unexpected(fallback.error());
     if (!*fallback) return {};
@@ -305,8 +309,9 @@ class Compilation {
   runtime::KernelCache cache_;
   Compiled result_;
   std::vector<Built> built_;
-  std::vector<std::string> verdicts_;  // by built_: why the machine code is bad; empty: it is not
-  std::vector<Tried> rejected_;        // never built
+  std::vector<std::optional<Assembled>> assembled_;  // by built_; nothing: not needed
+  std::vector<std::string> verdicts_;                // by built_: why the machine code is bad; empty: it is not
+  std::vector<Tried> rejected_;                      // never built
 };
 
 }  // namespace

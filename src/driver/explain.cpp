@@ -130,10 +130,11 @@ std::string gantt(const task::Graph& graph, const Timeline& timeline, double sta
         if (span.lane != lane || span.unit != unit || span.kind != Span::Kind::work) continue;
         if (span.end <= start || span.start >= end) continue;
         const int from = std::max(0, static_cast<int>((span.start - start) * scale));
-        const int to = std::clamp(static_cast<int>(std::ceil((span.end - start) * scale)), from + 1, width);
         if (from >= width) continue;
+        const int to = std::clamp(static_cast<int>((span.end - start) * scale), from + 1, width);
         std::size_t row = 0;
-        while (row < used.size() && used[row] > from) ++row;
+        // A lane computes one thing after the other; what it shows of a result's latency gives way to the next.
+        while (unit != UnitKind::cuda_cores && row < used.size() && used[row] > from) ++row;
         if (row == used.size()) {
           if (row >= 3) continue;
           used.push_back(0);

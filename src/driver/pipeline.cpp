@@ -34,17 +34,20 @@ Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::De
   // Says which values lie in shared memory: only those have rings and copies to schedule.
   auto assignment = stage(times, "layout", [&] { return partition::assign(*graph, *partition); });
   if (!assignment) return tl::unexpected(assignment.error());
-  auto program = stage(times, "schedule", [&] { return schedule::greedy(*graph, *partition, *assignment, choices.schedule); });
+  auto program =
+      stage(times, "schedule", [&] { return schedule::greedy(*graph, *partition, *assignment, choices.schedule); });
   if (!program) return tl::unexpected(program.error());
   auto lowered = stage(times, "lower", [&] {
     return lower::lower(*graph, *partition, *assignment, *program, device, {.bulk = choices.bulk});
   });
   if (!lowered) return tl::unexpected(lowered.error());
   // Places buffers; needs the final list of them.
-  auto legal = stage(times, "legalise", [&] { return program::legalise(std::move(*lowered), device.memory.shared_bytes_per_block); });
+  auto legal = stage(times, "legalise",
+                     [&] { return program::legalise(std::move(*lowered), device.memory.shared_bytes_per_block); });
   if (!legal) return tl::unexpected(legal.error());
   if (auto valid = program::validate(*legal); !valid) return tl::unexpected(valid.error());
-  return Lowered{std::move(*graph), std::move(*partition), std::move(*assignment), std::move(*program), std::move(*legal)};
+  return Lowered{std::move(*graph), std::move(*partition), std::move(*assignment), std::move(*program),
+                 std::move(*legal)};
 }
 
 Result<Printed> prove_and_print(const program::Program& program, std::vector<StageTime>* times) {

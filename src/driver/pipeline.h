@@ -1,5 +1,5 @@
-// The compiler as one straight function: a checked kernel and a device in, a proved and printed device program out. Every
-// stage is named, timed and dumpable. The choices (tiles, lanes, overlap, depths) come in; search/ makes them.
+// The compiler as one straight function: a checked kernel and a device in, a proved and printed device program out.
+// Every stage is named, timed and dumpable. The choices (tiles, lanes, overlap, depths) come in; search/ makes them.
 #pragma once
 
 #include <functional>

@@ -69,9 +69,11 @@ class GpuRun {
 struct Check {
   oracle::Report report;
   std::int64_t sampled_points = 0;  // 0: everything was compared
+
+  [[nodiscard]] std::string format() const;  // one line
 };
 [[nodiscard]] Result<Check> check(const kernel::Kernel& kernel, const oracle::Inputs& inputs,
-                                  const OutputValues& outputs, std::uint64_t seed, double budget = 4e7);
+                                  const OutputValues& outputs, std::uint64_t seed, double budget = 6e8);
 
 // Scalar operations of one evaluation, and the points of the parallel axes that share them.
 struct Work {

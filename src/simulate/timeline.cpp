@@ -368,7 +368,7 @@ class Engine {
     const std::size_t last = std::min(count, begins.size() - 1);
     const std::size_t half = last > 2 ? last / 2 : 0;
     if (last > half) loop.cycles_per_trip = (begins[last] - begins[half]) / static_cast<double>(last - half);
-    const std::size_t shown = last > 1 ? last - 1 : 0;
+    const std::size_t shown = last / 2;  // copies for later iterations are still under way
     loop.steady_start = begins[shown];
     loop.steady_end = begins[std::min(shown + 1, begins.size() - 1)];
     result_.work_cycles += std::max(0.0, loop.trips - static_cast<double>(loop.simulated)) * loop.cycles_per_trip;

@@ -43,7 +43,7 @@ TEST(Gantt, ShowsEachUnitOfEachLane) {
   add(2, UnitKind::cuda_cores, store, -1, 2000, 3000);  // outside
   EXPECT_EQ(gantt(*graph, timeline, 0, 1000, 74),
             "  cycle                   |0          |250        |500        |750        \n"
-            "  computer.0 tensor       [mma c(3)==]            [mma c(4)==========]\n"
+            "  computer.0 tensor       [mma c(3)==]            [mma c(4)=========]\n"
             "  computer.1 tensor                   [mma c(3)==]\n"
             "  computer.1 arithmetic                               [store C===========]\n");
 }

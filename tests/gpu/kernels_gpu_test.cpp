@@ -55,7 +55,7 @@ class KernelsOnGpu : public ::testing::Test {
     }
     const auto outputs = run->outputs();
     ASSERT_TRUE(outputs) << what << outputs.error().format();
-    const auto checked = check(compiled.kernel, *inputs, *outputs, seed, 4e6);
+    const auto checked = check(compiled.kernel, *inputs, *outputs, seed, 5e7);
     ASSERT_TRUE(checked) << what << checked.error().format();
     EXPECT_TRUE(checked->report.ok()) << what << ": " << checked->report.format();
   }

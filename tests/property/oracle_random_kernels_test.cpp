@@ -19,7 +19,7 @@ using testing::RandomKernel;
 #ifndef PIPETHREADER_TEST_DIVISOR
 #define PIPETHREADER_TEST_DIVISOR 1
 #endif
-constexpr std::uint64_t kKernels = 300 / PIPETHREADER_TEST_DIVISOR;
+constexpr std::uint64_t kKernels = 200 / PIPETHREADER_TEST_DIVISOR;
 
 struct Case {
   RandomKernel random;

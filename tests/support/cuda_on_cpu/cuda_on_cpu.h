@@ -282,6 +282,24 @@ inline unsigned to_bf16(float value) {
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
+inline float from_f8e4m3(unsigned bits) {
+  const int exponent = static_cast<int>(bits >> 3 & 15), mantissa = static_cast<int>(bits & 7);
+  const float size = exponent == 15 && mantissa == 7 ? std::nanf("")
+                     : exponent == 0                 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                                     : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  return (bits & 0x80) != 0 ? -size : size;
+}
+inline unsigned to_f8e4m3(float value) {
+  const unsigned sign = std::signbit(value) ? 0x80 : 0;
+  const float size = std::fabs(value);
+  if (std::isnan(value)) return 0x7f;
+  if (size >= 448) return sign | 0x7e;
+  int exponent = size == 0 ? -6 : std::max(std::ilogb(size), -6);
+  auto mantissa = static_cast<unsigned>(std::nearbyint(std::ldexp(size, 3 - exponent)));
+  if (mantissa == 16) ++exponent, mantissa = 8;
+  return sign | (mantissa < 8 ? mantissa : static_cast<unsigned>(exponent + 7) << 3 | (mantissa - 8));
+}
+
 // --- products ------------------------------------------------------------------------------------------------------
 
 // One element of an operand in shared memory: row (or column) mn, depth k, by the canonical layouts of the PTX ISA.

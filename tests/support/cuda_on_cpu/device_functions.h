@@ -69,6 +69,9 @@ inline unsigned high_pair(unsigned pair) { return (pair >> 16) * 0x10001u; }
 inline unsigned join_pair(unsigned low, unsigned high) { return (low & 0xffff) | high << 16; }
 inline float round_f16(float value) { return cpu::from_f16(cpu::to_f16(value)); }
 inline float round_bf16(float value) { return cpu::from_bf16(cpu::to_bf16(value)); }
+inline float float_of_f8e4m3(f8e4m3 bits) { return cpu::from_f8e4m3(bits); }
+inline f8e4m3 bits_of_f8e4m3(float value) { return static_cast<f8e4m3>(cpu::to_f8e4m3(value)); }
+inline float round_f8e4m3(float value) { return cpu::from_f8e4m3(cpu::to_f8e4m3(value)); }
 #define PAIRWISE(name, expression)                                                  \
   inline unsigned name##_f16x2(unsigned p, unsigned q) {                            \
     const auto f = [](float a, float b) { return static_cast<float>(expression); }; \
