@@ -163,19 +163,27 @@ class Compilation {
     return !found || found->identity == plan.compiler;
   }
 
+  // The best few that can be built. What is generic because of its tiles gives way to what is specialised.
   Result<void> build_all(const std::vector<Candidate>& candidates) {
     std::optional<Error> first;
+    std::vector<Built> generic;
+    const auto wanted = static_cast<std::size_t>(std::max(1, request_.candidates));
     for (const Candidate& candidate : candidates) {
-      if (static_cast<int>(built_.size()) >= request_.candidates) break;
+      if (built_.size() >= wanted || generic.size() >= 2 * wanted + 4) break;
       say(fmt::format("candidate {}: {}", built_.size() + 1, describe(candidate.choices)));
-      auto built = build(result_.kernel, request_.device, candidate, built_.empty() ? &result_.times : nullptr);
-      if (built) {
-        built_.push_back(std::move(*built));
+      std::vector<StageTime> times;
+      auto built = build(result_.kernel, request_.device, candidate, &times);
+      if (!built) {
+        rejected_.push_back({candidate.choices, candidate.predicted_us, candidate.bound, built.error().format()});
+        if (!first) first = built.error();
         continue;
       }
-      if (built_.empty()) result_.times.clear();
-      rejected_.push_back({candidate.choices, candidate.predicted_us, candidate.bound, built.error().format()});
-      if (!first) first = built.error();
+      if (result_.times.empty()) result_.times = std::move(times);
+      const bool plain = !built->printed.verified.program().generic_reason.empty();
+      (plain ? generic : built_).push_back(std::move(*built));
+    }
+    for (Built& built : generic) {
+      if (built_.size() < wanted) built_.push_back(std::move(built));
     }
     if (built_.empty()) return tl::unexpected(*first);
     return {};

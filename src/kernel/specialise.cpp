@@ -204,6 +204,13 @@ class Folder {
     return literal(result + 0.0, e.type, e.span);
   }
 
+  // An axis whose whole range lies below the number `b`.
+  bool is_below(ExprId a, ExprId b) const {
+    if (to_[a].kind != Expr::Kind::axis || !is_literal(b)) return false;
+    const ExprId extent = to_[to_[a].axis].extent;
+    return is_literal(extent) && to_[extent].number <= to_[b].number;
+  }
+
   // x*1, x/1, x+0 and the like, of integers.
   std::optional<ExprId> identity(const Expr& e) {
     if (!is_integer(e.type) || e.args.size() != 2) return std::nullopt;
@@ -219,9 +226,11 @@ class Folder {
         if (is_number(a, 0) || is_number(b, 1)) return a;
         return is_number(b, 0) || is_number(a, 1) ? std::optional(b) : std::nullopt;
       case Function::div:
-        return is_number(b, 1) ? std::optional(a) : std::nullopt;
+        if (is_number(b, 1)) return a;
+        return is_below(a, b) ? std::optional(literal(0, e.type, e.span)) : std::nullopt;
       case Function::mod:
-        return is_number(b, 1) ? std::optional(literal(0, e.type, e.span)) : std::nullopt;
+        if (is_number(b, 1)) return literal(0, e.type, e.span);
+        return is_below(a, b) ? std::optional(a) : std::nullopt;
       default:
         return std::nullopt;
     }

@@ -19,7 +19,7 @@ struct Step {
   std::set<ValueId> reads;
   std::set<ValueId> writes;
   std::optional<ValueId> accumulator;  // an issue that only adds to it
-  bool repeated = false;
+  std::optional<ValueId> exclusive;    // registers that a product reads: nobody else may even read them until its wait
 };
 
 bool touches(const std::set<ValueId>& a, const std::set<ValueId>& b) {
@@ -45,12 +45,18 @@ bool conflict(const Step& x, const Step& y) {
   return touches(xw, yr) || touches(xw, yw) || touches(xr, yw);
 }
 
+bool excludes(const Step& x, const Step& y) {
+  return (x.exclusive && y.reads.contains(*x.exclusive)) || (y.exclusive && x.reads.contains(*y.exclusive));
+}
+
 class BodyOrder {
  public:
   BodyOrder(const task::Graph& graph, const partition::Assignment& assignment, const std::vector<TaskId>& tasks,
             bool in_loop, Overlap overlap)
       : graph_(graph), assignment_(assignment), in_loop_(in_loop), overlap_(overlap) {
     for (std::size_t i = 0; i < tasks.size(); ++i) add(tasks[i], i);
+    read_before_products();
+    for (std::size_t i = 0; i < steps_.size(); ++i) steps_[i].source = i;
     stages();
   }
 
@@ -106,8 +112,7 @@ class BodyOrder {
     step.reads.clear();
     if (registers || assignment_[p.a].scratch) step.reads.insert(p.a);
     if (assignment_[p.b].scratch) step.reads.insert(p.b);
-    // Registers that a product reads may not even be read by others before its wait.
-    if (registers) step.writes.insert(p.a);
+    if (registers) step.exclusive = p.a;
     Step wait = step;
     step.entry.part = Part::issue;
     if (t.accumulates) {
@@ -117,6 +122,25 @@ class BodyOrder {
     wait.entry.part = Part::wait;
     steps_.push_back(step);
     steps_.push_back(wait);
+  }
+
+  // What does not depend on a product with operands in registers goes before it, wherever it was written: readers of
+  // those registers would otherwise have to wait for the product.
+  void read_before_products() {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (steps_[i].entry.part != Part::issue || !steps_[i].exclusive) continue;
+      std::vector<Step> free;
+      std::vector<Step> bound = {steps_[i]};
+      for (std::size_t y = i + 1; y < steps_.size(); ++y) {
+        const Step& step = steps_[y];
+        const bool depends = step.entry.part != Part::whole ||
+                             std::any_of(bound.begin(), bound.end(), [&](const Step& b) { return conflict(b, step); });
+        (depends ? bound : free).push_back(step);
+      }
+      std::copy(free.begin(), free.end(), steps_.begin() + static_cast<std::ptrdiff_t>(i));
+      std::copy(bound.begin(), bound.end(), steps_.begin() + static_cast<std::ptrdiff_t>(i + free.size()));
+      i += free.size();
+    }
   }
 
   task::Product task_product(TaskId id) const { return partition::oriented(graph_, assignment_, id); }
@@ -159,7 +183,7 @@ class BodyOrder {
     const Step& a = steps_[x];
     const Step& b = steps_[y];
     const bool same_task = a.entry.task == b.entry.task;
-    if (!same_task && !conflict(a, b)) return;
+    if (!same_task && !conflict(a, b) && !excludes(a, b)) return;
     const auto put = [&](std::size_t p, std::size_t q) {
       before[q].push_back(p);
       after[p].push_back(q);

@@ -42,6 +42,15 @@ TEST(Specialise, ADivisorOfOneVanishes) {
   EXPECT_NE(specialised(attention, {{"H", 8}, {"G", 8}}).find("K[h,j]"), std::string::npos);
 }
 
+TEST(Specialise, QuotientsOfASingleBlockVanish) {
+  EXPECT_NE(specialised(attention, {{"H", 8}, {"G", 1}}).find("K[0,j]"), std::string::npos);
+  const std::string text =
+      "kernel f(A: f16[N,L]) -> (C: f16[M]) {\n  require M <= L && N > 0;\n  parallel m: M;\n  C[m] = A[m/L,m % L];\n}";
+  EXPECT_NE(specialised(text, {{"M", 16}, {"L", 16}}).find("A[0,m]"), std::string::npos);
+  EXPECT_NE(specialised(text, {{"M", 16}, {"L", 17}}).find("A[0,m]"), std::string::npos);
+  EXPECT_NE(specialised(text, {{"L", 17}}).find("A[m/17,m % 17]"), std::string::npos);
+}
+
 TEST(Specialise, RequirementsOfDimsStillFreeStay) {
   EXPECT_NE(specialised(attention, {{"G", 2}}).find("require H % 2 == 0;"), std::string::npos);
 }

@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
     if (!ranked) { std::cerr << ranked.error().format() << "\n"; return 1; }
     std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
     if (what == "rank") std::cout << ranked->size() << " candidates in " << spent.count() << " ms\n";
-    for (std::size_t i = 0; i < ranked->size() && i < (what == "rank" ? 12u : 1u); ++i) {
+    for (std::size_t i = 0; i < ranked->size() && i < (what == "rank" ? 400u : 1u); ++i) {
       auto& c = (*ranked)[i];
       std::cout << fmt::format("{:.1f} us row {} col {} stream {} lanes {} order {} overlap {} depth {} regs {} shared {} bound {}\n", c.predicted_us, c.partition.row, c.partition.column, c.partition.stream, c.partition.lanes, int(c.partition.order), int(c.schedule.overlap), c.schedule.depth, c.registers, c.shared_bytes, c.bound);
     }

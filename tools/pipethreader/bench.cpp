@@ -65,7 +65,7 @@ int run(const Options& options, const driver::Environment& environment) {
   std::optional<Cublas> peer;
   std::string no_peer = "no peer: only plain products have one here";
   if (product) {
-    auto opened = Cublas::open();
+    auto opened = Cublas::open(compiled->plan.compiler_path, environment.nvrtc.environments);
     if (opened)
       peer = std::move(*opened);
     else

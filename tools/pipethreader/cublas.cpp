@@ -34,26 +34,30 @@ using GemmEx = int (*)(void*, int, int, int, int, int, const void*, const void*,
 constexpr int not_transposed = 0, transposed = 1, compute_f32 = 68, any_algorithm = -1;
 int type_code(ScalarType type) { return type == ScalarType::bf16 ? 14 : 2; }
 
-std::vector<std::string> places() {
-  std::vector<std::string> found = {"libcublas.so.13", "libcublas.so.12"};
+// Beside the run-time compiler, in the loader's path, in Python environments.
+std::vector<std::string> places(const std::string& compiler, const std::vector<std::string>& environments) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> folders;
+  if (!compiler.empty()) {
+    const fs::path folder = fs::path(compiler).parent_path();
+    folders.push_back(folder);
+    folders.push_back(folder.parent_path().parent_path() / "cublas" / "lib");
+  }
   std::error_code error;
-  for (const char* root : {".venv/lib", "/usr/local/lib", "/usr/lib"}) {
-    if (!std::filesystem::is_directory(root, error)) continue;
-    for (const auto& python : std::filesystem::directory_iterator(root, error)) {
-      if (!python.path().filename().string().starts_with("python3")) continue;
-      for (const char* packages : {"site-packages", "dist-packages"}) {
-        for (const char* folder : {"nvidia/cublas/lib", "nvidia/cu13/lib"}) {
-          for (const char* name : {"libcublas.so.13", "libcublas.so.12"}) {
-            const auto path = python.path() / packages / folder / name;
-            if (std::filesystem::exists(path, error)) found.push_back(path.string());
-          }
-        }
+  for (const std::string& environment : environments) {
+    for (const auto& python : fs::directory_iterator(fs::path(environment) / "lib", error)) {
+      for (const char* package : {"nvidia/cu13/lib", "nvidia/cublas/lib"}) {
+        folders.push_back(python.path() / "site-packages" / package);
       }
     }
   }
-  for (const char* name : {"/usr/local/cuda/lib64/libcublas.so.13", "/usr/local/cuda/lib64/libcublas.so.12"}) {
-    if (std::filesystem::exists(name, error)) found.emplace_back(name);
+  std::vector<std::string> found;
+  for (const char* name : {"libcublas.so.13", "libcublas.so.12"}) {
+    for (const fs::path& folder : folders) {
+      if (fs::exists(folder / name, error)) found.push_back((folder / name).string());
+    }
   }
+  found.insert(found.end(), {"libcublas.so.13", "libcublas.so.12"});
   return found;
 }
 
@@ -114,8 +118,8 @@ struct Cublas::State {
 
 const std::string& Cublas::name() const { return state_->name; }
 
-Result<Cublas> Cublas::open() {
-  const auto looked = places();
+Result<Cublas> Cublas::open(const std::string& compiler, const std::vector<std::string>& environments) {
+  const auto looked = places(compiler, environments);
   for (const std::string& place : looked) {
     auto library = runtime::DynamicLibrary::open(place);
     if (!library) continue;

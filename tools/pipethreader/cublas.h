@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kernel/kernel.h"
 #include "runtime/driver.h"
@@ -23,8 +24,9 @@ struct PlainProduct {
 
 class Cublas {
  public:
-  // The error says where it was looked for.
-  [[nodiscard]] static Result<Cublas> open();
+  // Looks beside the run-time compiler's library, in Python environments and where the loader looks; the error says
+  // where.
+  [[nodiscard]] static Result<Cublas> open(const std::string& compiler, const std::vector<std::string>& environments);
   // One product of device addresses on a stream.
   [[nodiscard]] Result<void> multiply(const PlainProduct& product, std::int64_t m, std::int64_t n, std::int64_t k,
                                       std::uint64_t x, std::uint64_t y, std::uint64_t out,

@@ -1,0 +1,187 @@
+// The middle of the compiler on kernels of the library: what becomes a product, how tiles propagate, what overlaps, and
+// what the search refuses.
+#include <gtest/gtest.h>
+
+#include "driver/compiler.h"
+#include "driver/pipeline.h"
+#include "search/search.h"
+#include "task/streaming.h"
+
+namespace pipethreader {
+namespace {
+
+kernel::Kernel library(const std::string& name, const std::vector<kernel::Binding>& dims,
+                       const std::vector<kernel::Binding>& options = {}) {
+  auto loaded = driver::load_kernel(PIPETHREADER_SOURCE_DIR "/kernels/" + name + ".stask");
+  EXPECT_TRUE(loaded) << loaded.error().format();
+  auto special = kernel::specialise(*loaded, dims, options);
+  EXPECT_TRUE(special) << special.error().format();
+  return *special;
+}
+
+device::Device h100() { return *device::load_device(PIPETHREADER_SOURCE_DIR "/devices/h100.toml"); }
+
+kernel::Kernel attention(double length, double head) {
+  return library("flash_attention", {{"B", 2}, {"H", 4}, {"G", 2}, {"S", length}, {"T", length}, {"D", head}});
+}
+
+int count(const task::Graph& graph, task::TaskKind kind) {
+  int found = 0;
+  for (const task::Task& t : graph.tasks) found += t.kind == kind ? 1 : 0;
+  return found;
+}
+
+TEST(Task, LongReductionBecomesALoopOnTheTensorCore) {
+  const auto graph = task::build(library("matmul", {{"M", 512}, {"N", 512}, {"K", 4096}}));
+  ASSERT_TRUE(graph) << graph.error().format();
+  EXPECT_EQ(count(*graph, task::TaskKind::mma), 1);
+  EXPECT_EQ(count(*graph, task::TaskKind::load), 2);
+  EXPECT_TRUE(std::any_of(graph->root.begin(), graph->root.end(),
+                          [](const task::Node& n) { return std::holds_alternative<task::LoopNode>(n.item); }));
+}
+
+TEST(Task, ProductsOverOneDomainShareALoopAndTheOperand) {
+  const auto graph = task::build(library("gated_ffn", {{"M", 512}, {"N", 512}, {"K", 4096}}));
+  ASSERT_TRUE(graph) << graph.error().format();
+  EXPECT_EQ(count(*graph, task::TaskKind::mma), 2);
+  EXPECT_EQ(count(*graph, task::TaskKind::load), 3);  // X once
+  int loops = 0;
+  for (const task::Node& n : graph->root) loops += std::holds_alternative<task::LoopNode>(n.item) ? 1 : 0;
+  EXPECT_EQ(loops, 1);
+}
+
+TEST(Task, ShortReductionStaysOnChip) {
+  const auto graph = task::build(library("matmul", {{"M", 512}, {"N", 512}, {"K", 64}}));
+  ASSERT_TRUE(graph) << graph.error().format();
+  for (const task::Node& n : graph->root) EXPECT_TRUE(std::holds_alternative<task::TaskId>(n.item));
+}
+
+TEST(Partition, TilesPropagateToEveryValue) {
+  const auto graph = task::build(attention(512, 64));
+  ASSERT_TRUE(graph) << graph.error().format();
+  partition::Choice choice;
+  choice.row = 128;
+  choice.stream = 96;
+  choice.lanes = 2;
+  const auto cut = partition::propagate(*graph, choice);
+  ASSERT_TRUE(cut) << cut.error().format();
+  EXPECT_EQ(cut->lanes, 2);
+  for (std::size_t v = 0; v < graph->kernel.values.size(); ++v) {
+    const std::vector<int> shape = partition::shape(*graph, *cut, kernel::ValueId(v));
+    const std::string& name = graph->kernel.values[v].name;
+    if (name == "s") {
+      EXPECT_EQ(shape, (std::vector<int>{64, 96}));
+    } else if (name == "o") {
+      EXPECT_EQ(shape, (std::vector<int>{64, 64}));
+    } else if (name == "m") {
+      EXPECT_EQ(shape, std::vector<int>{64});
+    }
+  }
+}
+
+TEST(Schedule, DelayedProductRunsUnderTheNextArithmetic) {
+  driver::Choices choices;
+  choices.schedule.overlap = schedule::Overlap::delayed;
+  const auto lowered = driver::lower_kernel(attention(512, 64), h100(), choices);
+  ASSERT_TRUE(lowered) << lowered.error().format();
+  const std::string text = schedule::print(lowered->graph, lowered->schedule);
+  const auto at = [&](const std::string& what) {
+    const std::size_t place = text.find(what);
+    EXPECT_NE(place, std::string::npos) << what << " in\n" << text;
+    return place;
+  };
+  // Both products are issued before the row maximum is taken; the second one is the iteration before's.
+  EXPECT_LT(at("issue mma s @ tensor_core stage 0"), at("issue mma o @ tensor_core stage 1"));
+  EXPECT_LT(at("issue mma o @ tensor_core stage 1"), at("reduce x_max"));
+  EXPECT_LT(at("reduce x_max"), at("wait mma o @ tensor_core stage 1"));
+}
+
+TEST(Schedule, WaitsStandBetweenAProductAndItsReaders) {
+  for (const auto overlap : {schedule::Overlap::serial, schedule::Overlap::deferred, schedule::Overlap::delayed}) {
+    driver::Choices choices;
+    choices.schedule.overlap = overlap;
+    const auto lowered = driver::lower_kernel(attention(512, 64), h100(), choices);
+    ASSERT_TRUE(lowered) << lowered.error().format();
+    EXPECT_TRUE(driver::prove_and_print(lowered->program)) << program::print(lowered->program);
+  }
+}
+
+TEST(Search, FindsAllThatFitAndIsDeterministic) {
+  const auto first = search::rank(attention(4096, 128), h100());
+  const auto second = search::rank(attention(4096, 128), h100());
+  ASSERT_TRUE(first) << first.error().format();
+  ASSERT_GT(first->size(), 10U);
+  for (std::size_t i = 0; i < first->size(); ++i) {
+    EXPECT_EQ((*first)[i].partition, (*second)[i].partition);
+    EXPECT_EQ((*first)[i].schedule, (*second)[i].schedule);
+    EXPECT_LE((*first)[i].registers, 255);
+    EXPECT_LE((*first)[i].shared_bytes, h100().memory.shared_bytes_per_block);
+    if (i > 0) {
+      EXPECT_LE((*first)[i - 1].predicted_us, (*first)[i].predicted_us);
+    }
+  }
+}
+
+TEST(Search, DeviceWithoutRoomIsAClearError) {
+  device::Device tiny = h100();
+  tiny.memory.shared_bytes_per_block = 2048;
+  const auto ranked = search::rank(attention(4096, 128), tiny);
+  ASSERT_FALSE(ranked);
+  EXPECT_NE(ranked.error().format().find("2048"), std::string::npos) << ranked.error().format();
+}
+
+// Nothing rests on how a kernel is spelled: the predicted time and the specialised path stay.
+TEST(Search, SpellingDoesNotMatter) {
+  const auto predicted = [](const std::string& text) {
+    auto parsed = kernel::parse(text, "spelling.stask");
+    EXPECT_TRUE(parsed) << parsed.error().format();
+    auto checked = kernel::check(parsed->front());
+    EXPECT_TRUE(checked) << checked.error().format();
+    auto special = kernel::specialise(*checked, {{"B", 4}, {"S", 2048}, {"T", 2048}, {"D", 128}}, {});
+    EXPECT_TRUE(special) << special.error().format();
+    const auto ranked = search::rank(*special, h100());
+    EXPECT_TRUE(ranked) << ranked.error().format();
+    driver::Choices choices{ranked->front().partition, ranked->front().schedule, true};
+    const auto lowered = driver::lower_kernel(*special, h100(), choices);
+    EXPECT_TRUE(lowered && lowered->program.generic_reason.empty());
+    return ranked->front().predicted_us;
+  };
+  const double written = predicted(R"(
+kernel chain(Q: f16[B,S,D], K: f16[B,T,D], V: f16[B,T,D]) -> (O: f16[B,S,D]) {
+  parallel b: B, i: S;  inner d: D;
+  carry m[i] = -inf, l[i] = 0, o[i,d] = 0;
+  for j: T {
+    s[i,j] = sum[k: D] Q[b,i,k] * K[b,j,k];
+    n[i] = max(m[i], max[j] s[i,j]);
+    a[i] = exp2(m[i] - n[i]);
+    p[i,j] = f16(exp2(s[i,j] - n[i]));
+    l[i] = l[i] * a[i] + sum[j] p[i,j];
+    o[i,d] = o[i,d] * a[i];
+    o[i,d] += sum[j] p[i,j] * V[b,j,d];
+    m[i] = n[i];
+  }
+  O[b,i,d] = f16(o[i,d] / l[i]);
+})");
+  // Renamed, parallel axes and operands exchanged, independent statements reordered, one statement split.
+  const double respelled = predicted(R"(
+kernel other(Alpha: f16[B,S,D], Beta: f16[B,T,D], Gamma: f16[B,T,D]) -> (Delta: f16[B,S,D]) {
+  parallel row: S, batch: B;  inner e: D;
+  carry acc[row,e] = 0, total[row] = 0, top[row] = -inf;
+  for col: T {
+    w[row,col] = sum[z: D] Beta[batch,col,z] * Alpha[batch,row,z];
+    best[row] = max[col] w[row,col];
+    next[row] = max(best[row], top[row]);
+    q[row,col] = f16(exp2(w[row,col] - next[row]));
+    shrink[row] = exp2(top[row] - next[row]);
+    acc[row,e] = acc[row,e] * shrink[row];
+    acc[row,e] += sum[col] q[row,col] * Gamma[batch,col,e];
+    total[row] = total[row] * shrink[row] + sum[col] q[row,col];
+    top[row] = next[row];
+  }
+  Delta[batch,row,e] = f16(acc[row,e] / total[row]);
+})");
+  EXPECT_NEAR(respelled, written, 0.02 * written);
+}
+
+}  // namespace
+}  // namespace pipethreader
