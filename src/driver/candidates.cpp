@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 3> overlap_names = {"serial", "deferred",
 constexpr std::array<std::string_view, 3> order_names = {"single", "persistent", "dynamic"};
 constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::string_view known_keys =
-    "row, column, stream, element, lanes, overlap, depth, turns, order, raster, cluster, bulk";
+    "row, column, stream, element, lanes, overlap, depth, turns, staged, order, raster, cluster, bulk";
 
 std::optional<int> number(const std::string& text) {
   int value = 0;
@@ -70,6 +70,8 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
   if (key == "order")
     return set(one_of(key, text, order_names), [&](int v) { c.partition.order = static_cast<partition::Order>(v); });
   if (key == "turns") return set(one_of(key, text, switch_names), [&](int v) { c.schedule.turns = v == 1; });
+  if (key == "staged")
+    return set(one_of(key, text, switch_names), [&](int v) { c.schedule.staged_stores = v == 1; });
   if (key == "bulk") return set(one_of(key, text, switch_names), [&](int v) { c.bulk = v == 1; });
   return fail("there is no choice named '{}'; known are {}", key, known_keys);
 }
@@ -143,6 +145,7 @@ std::string describe(const Choices& c) {
   if (c.partition.raster != 1) text += fmt::format(", raster {}", c.partition.raster);
   if (c.partition.cluster != 1) text += fmt::format(", cluster {}", c.partition.cluster);
   if (c.schedule.turns) text += ", turns";
+  if (c.schedule.staged_stores) text += ", staged stores";
   if (!c.bulk) text += ", plain copies";
   return text;
 }

@@ -60,6 +60,7 @@ json choices_to_json(const Choices& c) {
           {"overlap", static_cast<int>(c.schedule.overlap)},
           {"depth", c.schedule.depth},
           {"turns", c.schedule.turns},
+          {"staged", c.schedule.staged_stores},
           {"bulk", c.bulk}};
 }
 
@@ -76,6 +77,7 @@ Choices choices_from_json(const json& j) {
   c.schedule.overlap = static_cast<schedule::Overlap>(j.at("overlap").get<int>());
   c.schedule.depth = j.at("depth");
   c.schedule.turns = j.at("turns");
+  c.schedule.staged_stores = j.at("staged");
   c.bulk = j.at("bulk");
   return c;
 }

@@ -127,11 +127,15 @@ class BoundsCheck {
   }
 
   void statement(const Store& s, Domain domain) {
+    std::vector<AxisId> axes;
     for (ExprId i : s.indices)
-      for (AxisId a : free_axes(k_, i)) domain.add_axis(a);
+      for (AxisId a : free_axes(k_, i)) axes.push_back(a);
+    for (AxisId a : axes) domain.add_axis(a);
     right_side(s.expr, s.when, domain);
     for (std::size_t i = 0; i < s.indices.size(); ++i)
       index(k_[s.tensor].name, i, s.indices[i], k_[s.tensor].shape[i], domain);
+    if (!s.indices.empty() && !domain.tells_apart(s.indices, axes))
+      reporter_.report(Message::output_overlaps, k_[s.indices[0]].span, k_[s.tensor].name);
   }
 
   void statement(const Loop& l, Domain domain) {

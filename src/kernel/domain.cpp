@@ -14,6 +14,7 @@ Domain::Domain(const Kernel& kernel) : k_(&kernel) {
 Variable Domain::fresh() {
   nonnegative_.push_back(false);
   positive_.push_back(false);
+  moving_.push_back(false);
   return static_cast<Variable>(nonnegative_.size()) - 1;
 }
 
@@ -113,6 +114,12 @@ std::optional<Polynomial> Domain::floor_divide(const Polynomial& numerator, cons
   }
   if (const auto n = rest.constant(), d = denominator.constant(); n && d)
     return exact + Polynomial(*n >= 0 ? *n / *d : -((-*n + *d - 1) / *d));
+  // floor(floor(x / a) / b) is floor(x / ab)
+  for (const Quotient& q : std::vector<Quotient>(quotients_))
+    if (rest == Polynomial::variable(q.variable)) {
+      const auto whole = floor_divide(q.numerator, q.denominator * denominator);
+      return whole ? std::optional(exact + *whole) : std::nullopt;
+    }
   for (const Quotient& q : quotients_)
     if (q.numerator == rest && q.denominator == denominator) return exact + Polynomial::variable(q.variable);
   constexpr int kQuickProof = 2;
@@ -120,6 +127,7 @@ std::optional<Polynomial> Domain::floor_divide(const Polynomial& numerator, cons
   const Variable v = fresh();
   const Polynomial q = Polynomial::variable(v);
   nonnegative_[static_cast<std::size_t>(v)] = proves_nonnegative(rest);
+  moving_[static_cast<std::size_t>(v)] = moves(rest);
   quotients_.push_back({rest, denominator, v});
   fact(rest - denominator * q);
   fact(denominator * q + denominator - 1 - rest);
@@ -164,9 +172,11 @@ void Domain::add_axis(AxisId axis) {
   if (axes_.contains(axis)) return;
   const Variable v = fresh();
   nonnegative_[static_cast<std::size_t>(v)] = true;
+  moving_[static_cast<std::size_t>(v)] = true;
   axes_[axis] = v;
   const auto extent = polynomial((*k_)[axis].extent);
   if (!extent) return;
+  extents_[v] = *extent;
   positive(*extent);
   fact(*extent - 1 - Polynomial::variable(v));
 }
@@ -253,6 +263,57 @@ void Domain::solve(const Expr& equation) {
   const auto p = polynomial(equation.args[0]);
   const auto v = p ? lone(*p) : std::nullopt;
   if (v && !uses(*right, *v)) solved_[*v] = *right;
+}
+
+// --- telling points apart --------------------------------------------------------------------------------------
+
+bool Domain::moves(const Polynomial& p) const {
+  const auto all = p.variables();
+  return std::any_of(all.begin(), all.end(), [&](Variable v) { return moving_[static_cast<std::size_t>(v)]; });
+}
+
+// A variable that the index fixes once the known ones are: the only one left, or the one whose steps are longer than
+// all that the others add up to, as c in c*L + l.
+std::optional<Variable> Domain::determined(const Polynomial& index, const std::vector<bool>& known) const {
+  std::vector<Variable> open;
+  for (Variable v : index.variables())
+    if (moving_[static_cast<std::size_t>(v)] && !known[static_cast<std::size_t>(v)]) open.push_back(v);
+  for (Variable v : open) {
+    const auto in = index.linear_in(v);
+    if (!in || moves(in->coefficient)) continue;
+    if (open.size() == 1 && (proves_nonnegative(in->coefficient - 1) || proves_nonnegative(0 - in->coefficient - 1)))
+      return v;
+    Polynomial slack = in->coefficient - 1;
+    bool bounded = open.size() > 1;
+    for (Variable w : open) {
+      const auto extent = extents_.find(w);
+      const auto other = index.linear_in(w);
+      if (w == v) continue;
+      bounded = bounded && extent != extents_.end() && other && !moves(other->coefficient) &&
+                proves_nonnegative(other->coefficient);
+      if (bounded) slack = slack - other->coefficient * (extent->second - 1);
+    }
+    if (bounded && proves_nonnegative(slack)) return v;
+  }
+  return std::nullopt;
+}
+
+bool Domain::tells_apart(const std::vector<ExprId>& indices, const std::vector<AxisId>& axes) {
+  std::vector<Polynomial> polynomials;
+  for (ExprId i : indices)
+    if (const auto p = polynomial(i)) polynomials.push_back(expanded(*p));
+  if (empty_) return true;
+  std::vector<bool> known(moving_.size(), false);
+  for (bool again = true; again;) {
+    again = false;
+    for (const Polynomial& p : polynomials)
+      if (const auto v = determined(p, known)) {
+        known[static_cast<std::size_t>(*v)] = true;
+        again = true;
+      }
+  }
+  return std::all_of(axes.begin(), axes.end(),
+                     [&](AxisId a) { return axes_.contains(a) && known[static_cast<std::size_t>(axes_[a])]; });
 }
 
 // --- proofs ----------------------------------------------------------------------------------------------------

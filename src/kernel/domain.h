@@ -22,6 +22,9 @@ class Domain {
   // Whether no point is left for certain.
   [[nodiscard]] bool empty() const { return empty_; }
 
+  // Whether different points have different indices: no two of them write the same element.
+  [[nodiscard]] bool tells_apart(const std::vector<ExprId>& indices, const std::vector<AxisId>& axes);
+
   // An integer expression; nothing if it reads values or is not made of integers.
   [[nodiscard]] std::optional<Polynomial> polynomial(ExprId expr);
   [[nodiscard]] bool proves_nonnegative(const Polynomial& p, int deepest = 6) const;
@@ -34,6 +37,8 @@ class Domain {
   };
 
   Variable fresh();
+  [[nodiscard]] bool moves(const Polynomial& p) const;  // differs between points
+  std::optional<Variable> determined(const Polynomial& index, const std::vector<bool>& known) const;
   Polynomial of_dim(DimId dim);
   Polynomial expanded(Polynomial p) const;
   std::optional<Polynomial> call(ExprId id);
@@ -52,6 +57,8 @@ class Domain {
   const Kernel* k_;
   std::vector<bool> nonnegative_;  // by variable
   std::vector<bool> positive_;
+  std::vector<bool> moving_;
+  std::map<Variable, Polynomial> extents_;  // of the axes
   std::map<DimId, Variable> dims_;
   std::map<AxisId, Variable> axes_;
   std::vector<std::pair<ExprId, Variable>> opaque_;

@@ -27,7 +27,7 @@ AccessKind kind_of(const Instr& instr) {
 
 }  // namespace
 
-Model::Model(const Program& p, Terms& t, Compiled c)
+Model::Model(const Program& p, Terms& t, Compiled c, std::int64_t largest)
     : program(p), terms(t), compiled(std::move(c)), blocks(p.cluster), lanes(static_cast<int>(compiled.codes.size())) {
   lanes_of_block = lanes / blocks;
   sets = 2 * lanes;
@@ -35,7 +35,7 @@ Model::Model(const Program& p, Terms& t, Compiled c)
   add_locations();
   add_rings();
   add_meetings();
-  choose_threshold();
+  choose_thresholds(largest);
   for (Location& location : locations) {
     location.accesses = Bits(static_cast<int>(events.size()));
     location.accesses.set(location.write);
@@ -192,19 +192,22 @@ void Model::add_meetings() {
   }
 }
 
-// Integers up to the threshold are told apart: it covers the constants that conditions compare with and the lead that
-// rings allow one lane over another. What is larger becomes a named unknown.
-void Model::choose_threshold() {
-  constexpr std::int64_t largest_small = 8;
+// Integers are told apart as far as conditions compare them with constants, differences as far as rings allow one lane to
+// lead another. What is larger is unknown; large constants get a name, so that all lanes mean the same by them.
+void Model::choose_thresholds(std::int64_t largest) {
+  constexpr std::int64_t exact = std::int64_t{1} << 24;
+  constexpr std::size_t most_names = 8;
   int depth = 1;
   for (const Ring& ring : program.rings) depth = std::max(depth, ring.depth);
   std::int64_t small = 1;
   for (const std::int64_t c : compiled.constants) {
-    if (c <= largest_small) small = std::max(small, c);
+    if (c <= largest) small = std::max(small, c);
   }
-  threshold = static_cast<int>(small) + depth + 2;
+  if (largest >= exact) small = exact;
+  largest_value = static_cast<int>(small) + 1;
+  largest_difference = largest_value + depth + 2;
   for (const std::int64_t c : compiled.constants) {
-    if (c > threshold && large_constants.size() < 8) large_constants.push_back(c);
+    if (c > largest_value && large_constants.size() < most_names) large_constants.push_back(c);
   }
 }
 

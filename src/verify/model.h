@@ -58,10 +58,9 @@ struct MeetingPlace {
   int gathering = 0;  // set
 };
 
-inline constexpr int no_threshold = 1 << 24;
-
 struct Model {
-  Model(const program::Program& program, Terms& terms, Compiled compiled);
+  // `largest`: constants up to it that conditions compare with are told apart.
+  Model(const program::Program& program, Terms& terms, Compiled compiled, std::int64_t largest);
 
   const program::Program& program;
   Terms& terms;
@@ -76,7 +75,8 @@ struct Model {
   std::vector<MeetingPlace> meetings;  // block, barrier, index; last: the cluster's
   std::vector<std::vector<int>> remote;  // by block, lane
   int sets = 0;
-  int threshold = 8;                     // beyond it integers are not told apart
+  int largest_value = 8;                 // beyond it integers are not told apart
+  int largest_difference = 8;            // nor are their differences beyond this
   std::vector<std::int64_t> large_constants;
   std::vector<std::vector<bool>> uses_ring;       // by lane, ring
   std::vector<std::vector<bool>> fills_by_bulk;   // by lane, ring
@@ -103,7 +103,7 @@ struct Model {
   void add_locations();
   void add_rings();
   void add_meetings();
-  void choose_threshold();
+  void choose_thresholds(std::int64_t largest);
 };
 
 }  // namespace pipethreader::verify

@@ -122,7 +122,7 @@ void tidy(const Model& model, State& state) {
     for (const int hole : symbol.holes) state.zone.remove(hole);
   }
   state.symbols = std::move(kept);
-  state.zone.extrapolate(model.threshold);
+  state.zone.extrapolate(model.largest_value, model.largest_difference);
 }
 
 // --- encoding ----------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ std::string proof_of(const Model& model, const Exploration& explored) {
 // What an attempt assumes to tell lanes' integers apart; each is sound, none proves everything.
 struct Approach {
   bool count_down_loops_up = false;  // a loop with step -1 is compared by its trips instead of by its variable
-  bool exact = false;                // integers are told apart however large they are
+  std::int64_t largest = 2;          // integers are told apart up to the constants below it
 };
 
 bool counts_down(const program::Program& program) {
@@ -80,8 +80,7 @@ Attempt attempt(const program::Program& program, const Approach& approach, std::
   const auto terms = std::make_shared<Terms>(program);
   auto compiled = compile(program, *terms, approach.count_down_loops_up);
   if (!compiled) return {"", rejection(compiled.error()), true};
-  Model model(program, *terms, std::move(*compiled));
-  if (approach.exact) model.threshold = no_threshold;
+  const Model model(program, *terms, std::move(*compiled), approach.largest);
   const Exploration explored = explore(model, budget);
   if (explored.over_budget) {
     return {"", rejection(Error(Diagnostic{{}, {}, fmt::format("program '{}' is rejected: not proved within {} states",
@@ -96,15 +95,16 @@ Attempt attempt(const program::Program& program, const Approach& approach, std::
 }  // namespace
 
 tl::expected<VerifiedProgram, Rejection> verify(program::Program program, const Options& options) {
+  constexpr std::int64_t everything = std::int64_t{1} << 24;
   constexpr std::int64_t exact_budget = 5'000;
   if (auto valid = program::validate(program); !valid) return tl::unexpected(rejection(valid.error()));
   if (auto sound = check_structure(program, options); !sound) return tl::unexpected(rejection(sound.error()));
-  std::vector<Approach> approaches{{false, false}};
-  if (counts_down(program)) approaches.push_back({true, false});
-  approaches.push_back({false, true});
+  std::vector<Approach> approaches{{false, 2}, {false, 10}};
+  if (counts_down(program)) approaches.push_back({true, 10});
+  approaches.push_back({false, everything});
   std::optional<Rejection> first;
   for (const Approach& approach : approaches) {
-    const std::int64_t budget = approach.exact ? std::min(exact_budget, options.state_budget) : options.state_budget;
+    const std::int64_t budget = approach.largest == everything ? std::min(exact_budget, options.state_budget) : options.state_budget;
     Attempt tried = attempt(program, approach, budget);
     if (!tried.proof.empty()) return Prover::seal(std::move(program), std::move(tried.proof));
     if (tried.confirmed) return tl::unexpected(std::move(tried.rejection));

@@ -24,7 +24,8 @@ class Zone {
   [[nodiscard]] std::optional<std::int64_t> exact(int x) const;
   [[nodiscard]] bool equal(int x, int y, int offset) const;  // x == y + offset in every solution
   [[nodiscard]] std::int64_t low(int x) const;   // INT32_MIN: none
-  void extrapolate(int threshold);
+  // Forgets bounds beyond `value`, and bounds on differences of two variables beyond `difference`.
+  void extrapolate(int value, int difference);
 
  private:
   int capacity_ = 0;

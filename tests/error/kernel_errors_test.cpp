@@ -210,6 +210,8 @@ std::vector<Case> bounds_cases() {
        "kernel f(K: f16[G,D]) -> (C: f16[H,D]) {\n  parallel h: H, d: D;\n  require G > 0 && H >= G;\n  C[h,d] = "
        "K[@h/(H/G),d];\n}",
        ""},  // H / G without H % G == 0: 5 heads over 3 groups reach group 4
+      {"output_overlaps", "kernel f(A: f16[M]) -> (C: f16[M]) {\n  parallel m: M;\n  C[@m/2] = A[m];\n}",
+       "several points may write the same element of 'C'"},
       {"divisor_not_positive", with_body("  C[m,n] = A[m/(@M - N),n];"), "the divisor `M - N` may be zero or negative"},
       {"size_negative", "kernel f(A: f16[M]) -> (C: f16[@M - 2]) {\n  parallel m: M - 2;\n  C[m] = A[m];\n}",
        "'C' may have the negative size `M - 2`"},

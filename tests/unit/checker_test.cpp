@@ -237,6 +237,26 @@ TEST(Bounds, ValuesAtOtherIndices) {
   EXPECT_NE(bounds(head, "  Y[m,d] = sum[e: M] x[m,e];"), "");
 }
 
+TEST(Bounds, StoresThatTellPointsApart) {
+  const auto store = [](const std::string& shape, const std::string& indices, const std::string& when = "") {
+    return bounds("X: f16[M,N]) -> (Y: f32[" + shape + "]) {\n  require L > 0;\n  parallel m: M, n: N;\n",
+                  "  Y[" + indices + "] = X[m,n]" + when + ";");
+  };
+  EXPECT_EQ(store("M,N,L", "m,n,0"), "");
+  EXPECT_EQ(store("N*L,M", "n*L,m"), "");
+  EXPECT_EQ(store("M*N,L", "m*N + n,0"), "");
+  EXPECT_EQ(store("M*N,L", "n*M + m,0"), "");
+  EXPECT_EQ(store("M,N,L", "M - 1 - m,n,0"), "");
+  EXPECT_EQ(store("M,M + N,L", "m,m + n,0"), "");
+  EXPECT_EQ(store("M,N,L", "m/L,n,m % L"), "");
+  EXPECT_EQ(store("M,N,L,7", "m/L/7,n,m % L,m/L % 7"), "");
+  EXPECT_NE(store("M + N,L", "m + n,0"), "");
+  EXPECT_NE(store("M*N,L", "m*n,0"), "");
+  EXPECT_NE(store("M,N,L", "m/2,n,0"), "");
+  EXPECT_NE(store("M,N,L", "m/L,n,m % 2"), "");
+  EXPECT_NE(store("M*N + N,L", "m*(N - 1) + n,0", " when N > 1"), "");
+}
+
 TEST(Bounds, RequirementsOfEquality) {
   EXPECT_EQ(bounds("X: f16[T]) -> (Y: f32[S]) {\n", "  require S == T;\n  parallel i: S;\n  Y[i] = X[i];"), "");
   EXPECT_EQ(bounds("X: f16[T]) -> (Y: f32[S]) {\n", "  require T >= S;\n  parallel i: S;\n  Y[i] = X[i];"), "");

@@ -121,7 +121,8 @@ TEST_F(Cli, RangesMoveTheRandomInputs) {
 }
 
 TEST_F(Cli, ExplainShowsTableChartPageAndTrace) {
-  const auto done = run(with({"explain", kernels + "matmul.stask", "--html", "t.html", "--trace", "t.json"}, small));
+  const auto done = run({"explain", kernels + "matmul.stask", "--html", "t.html", "--trace", "t.json", "--dim", "M=256",
+                         "--dim", "N=256", "--dim", "K=1024"});
   ASSERT_EQ(done.status, 0) << done.err;
   for (const char* text : {"mma", "TensorCore", "A steady iteration over", "ring depths", "load"})
     EXPECT_THAT(done.out, HasSubstr(text));

@@ -80,8 +80,9 @@ TEST(Compile, ADynamicKernelTakesAllSizesAndFallsBackWhereTheCopyEngineCannot) {
   ASSERT_EQ(compiled->plan.variants.size(), 2u);
   EXPECT_FALSE(compiled->plan.variants[0].program.requirements.empty());
   EXPECT_TRUE(compiled->plan.variants[1].program.requirements.empty());
-  EXPECT_EQ(*variant_for(compiled->plan, compiled->kernel, {65, 64, 40}, {}), 0u);
-  EXPECT_EQ(*variant_for(compiled->plan, compiled->kernel, {65, 64, 41}, {}), 1u);
+  // Sizes in the order of the dims: M, K, N.
+  EXPECT_EQ(*variant_for(compiled->plan, compiled->kernel, {65, 40, 64}, {}), 0u);
+  EXPECT_EQ(*variant_for(compiled->plan, compiled->kernel, {65, 41, 64}, {}), 1u);
   for (const double k : {0.0, 1.0, 40.0, 41.0}) {
     EXPECT_EQ(run_and_check(*compiled, {{"M", 65}, {"N", 8}, {"K", k}}).report.wrong, 0) << "K = " << k;
   }

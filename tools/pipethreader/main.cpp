@@ -1,4 +1,5 @@
 // The program: reads the command line, runs one command, and turns every outcome into an exit status.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -39,6 +40,13 @@ int run(int argc, char** argv) {
   add_devices(app, surroundings, commands);
   add_cache(app, surroundings, commands);
   add_dump(app, surroundings, commands);
+  // An unknown command is named, not only missed.
+  const auto known = app.get_subcommands([](const CLI::App*) { return true; });
+  if (argc > 1 && argv[1][0] != '-' &&
+      std::none_of(known.begin(), known.end(), [&](const CLI::App* c) { return c->get_name() == argv[1]; })) {
+    fmt::print(stderr, "there is no command '{}'; `pipethreader --help` lists them\n", argv[1]);
+    return Exit::misused;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

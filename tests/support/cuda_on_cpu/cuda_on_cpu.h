@@ -138,7 +138,7 @@ struct Machine {
   Thread* self = nullptr;
   ucontext_t scheduler{};
   std::mt19937 random;
-  bool late = true;
+  bool late_copies = true, late_products = true;
   std::string failure;
   std::function<void()> kernel;
 };
@@ -396,7 +396,7 @@ inline void check_bulk_address(const TensorMap& map, unsigned address) {
 }
 
 inline void later(std::function<void()> work) {
-  if (machine->late)
+  if (machine->late_copies)
     machine->copies.push_back(std::move(work));
   else
     work();
@@ -507,7 +507,8 @@ inline std::string run(const std::function<void()>& kernel, unsigned grid, unsig
   m.grid.x = grid;
   m.block.x = threads;
   m.random.seed(seed);
-  m.late = seed % 2 == 0;
+  m.late_copies = seed % 2 == 0;
+  m.late_products = seed / 2 % 2 == 0;
   for (unsigned b = first; b < first + count; ++b) {
     if (b % cluster == 0) m.clusters.push_back(std::make_unique<Cluster>());
     auto block = std::make_unique<Block>();

@@ -276,7 +276,7 @@ inline void mma_commit() {
     cpu::Group& group = cpu::group();
     group.committed.push_back(std::move(group.open));
     group.open.clear();
-    if (!cpu::machine->late) {
+    if (!cpu::machine->late_products) {
       for (const cpu::Product& p : group.committed.back()) cpu::execute(*cpu::self().block, p);
       group.committed.back().clear();
     }
