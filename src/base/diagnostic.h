@@ -20,10 +20,10 @@ struct SourceSpan {
 };
 
 struct Diagnostic {
-  std::string file;      // empty when the error belongs to no file
+  std::string file;  // empty when the error belongs to no file
   SourceSpan span;
-  std::string message;   // what was found and what was expected
-  std::string hint;      // what to do; may be empty
+  std::string message;  // what was found and what was expected
+  std::string hint;     // what to do; may be empty
 
   // "file:line:column: error: message" and, on a second line, "  hint: ...".
   [[nodiscard]] std::string format() const;

@@ -18,7 +18,7 @@ enum class Function : std::uint8_t {
 struct FunctionInfo {
   std::string_view name;
   int operands;
-  std::string_view symbol;   // infix or prefix operator; empty: printed as a call
+  std::string_view symbol;  // infix or prefix operator; empty: printed as a call
   bool gives_boolean;
 };
 

@@ -70,8 +70,7 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
   if (key == "order")
     return set(one_of(key, text, order_names), [&](int v) { c.partition.order = static_cast<partition::Order>(v); });
   if (key == "turns") return set(one_of(key, text, switch_names), [&](int v) { c.schedule.turns = v == 1; });
-  if (key == "staged")
-    return set(one_of(key, text, switch_names), [&](int v) { c.schedule.staged_stores = v == 1; });
+  if (key == "staged") return set(one_of(key, text, switch_names), [&](int v) { c.schedule.staged_stores = v == 1; });
   if (key == "bulk") return set(one_of(key, text, switch_names), [&](int v) { c.bulk = v == 1; });
   return fail("there is no choice named '{}'; known are {}", key, known_keys);
 }

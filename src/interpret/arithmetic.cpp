@@ -70,10 +70,11 @@ Step Cluster::execute(Actor& actor, const Instr&, const Map& op) {
     if ((holders[e] & actor.active_warps) == 0) continue;
     const bool everywhere = (holders[e] & ~actor.active_warps) == 0;
     if (!everywhere && std::bit_cast<std::uint32_t>(tile.words[e]) != std::bit_cast<std::uint32_t>(out[e]))
-      faults_.raise(FaultKind::protocol,
-                    fmt::format("element {} of fragment '{}' is held by warps that skip this and warps that do not, and "
-                                "they would differ",
-                                e, program_[op.target].name));
+      faults_.raise(
+          FaultKind::protocol,
+          fmt::format("element {} of fragment '{}' is held by warps that skip this and warps that do not, and "
+                      "they would differ",
+                      e, program_[op.target].name));
     tile.words[e] = out[e];
   }
   return Step::advanced;
@@ -100,8 +101,7 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const Reduce& op) {
   }
   std::vector<float> values = reduce(plan, op.op, fragment.type, words);
   if (op.accumulate)
-    for (std::size_t e = 0; e < values.size(); ++e)
-      values[e] = join(op.op, fragment.type, tile.words[e], values[e]);
+    for (std::size_t e = 0; e < values.size(); ++e) values[e] = join(op.op, fragment.type, tile.words[e], values[e]);
   tile.words = std::move(values);
   return Step::advanced;
 }
@@ -142,9 +142,8 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const Mma& op) {
   for (const Product& earlier : actor.products) {
     const auto clash = [&](FragmentId mine, FragmentId theirs) {
       if (mine.valid() && mine == theirs)
-        faults_.raise(FaultKind::protocol,
-                      fmt::format("uses fragment '{}' while the product at {} may still use it", program_[mine].name,
-                                  launch_.place(earlier.issue.instr)));
+        faults_.raise(FaultKind::protocol, fmt::format("uses fragment '{}' while the product at {} may still use it",
+                                                       program_[mine].name, launch_.place(earlier.issue.instr)));
     };
     if (!product.accumulate) clash(op.accumulator, earlier.op->accumulator);
     clash(op.accumulator, earlier.op->a.fragment);
@@ -181,7 +180,8 @@ std::vector<float> Cluster::gather(Actor& actor, const Product& product, const O
     words = actor.fragments[at(operand.fragment)].words.data();
     width = program_[operand.fragment].layout.shape[1];
   } else {
-    const Region region = operand.transposed ? Region{0, k, origin, origin + outer} : Region{origin, origin + outer, 0, k};
+    const Region region =
+        operand.transposed ? Region{0, k, origin, origin + outer} : Region{origin, origin + outer, 0, k};
     begin_read(actor.block, ref, region, toucher(product.issue));
     if (!faults_.any()) check_written(actor.block, ref, region);
     if (faults_.any()) return out;

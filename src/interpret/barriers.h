@@ -1,6 +1,7 @@
-// Barriers with real phases. A phase barrier is what a ring has twice a slot; a meeting is a named barrier of a block or
-// the barrier of a cluster. Hardware tells phases apart by one bit, so whoever waits or arrives must know, not by luck of
-// timing, that the phase before is over: a barrier is a component of the clocks, its time the number of phases done.
+// Barriers with real phases. A phase barrier is what a ring has twice a slot; a meeting is a named barrier of a block
+// or the barrier of a cluster. Hardware tells phases apart by one bit, so whoever waits or arrives must know, not by
+// luck of timing, that the phase before is over: a barrier is a component of the clocks, its time the number of phases
+// done.
 #pragma once
 
 #include <cstddef>

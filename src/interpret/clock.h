@@ -1,6 +1,6 @@
 // Vector clocks: what happened before what, independent of the order that this run happened to take. Every role
-// instance is a component, and so is every queue of an asynchronous unit: its work starts after the issue, but is before
-// something else only for those who waited for it.
+// instance is a component, and so is every queue of an asynchronous unit: its work starts after the issue, but is
+// before something else only for those who waited for it.
 #pragma once
 
 #include <algorithm>

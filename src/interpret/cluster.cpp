@@ -120,6 +120,7 @@ void Cluster::run(RunReport& report) {
     if (report.steps > limit)
       faults_.raise(FaultKind::step_limit, fmt::format("{} instructions executed and no end", limit));
   }
+  report.items += items_;
   if (faults_.any()) return;
   if (std::ranges::all_of(actors_, &Actor::done))
     check_end_of_blocks();
@@ -203,14 +204,15 @@ void Cluster::report_deadlock() {
   for (Actor& actor : actors_) {
     const Instr* instr = actor.done ? nullptr : current(actor);
     text += fmt::format("\n  {}", name_of(actor));
-    text += instr == nullptr ? " has ended" : fmt::format(" at {} waits for {}", launch_.place(instr), waiting_for(actor));
+    text +=
+        instr == nullptr ? " has ended" : fmt::format(" at {} waits for {}", launch_.place(instr), waiting_for(actor));
   }
   faults_.raise(FaultKind::deadlock, text);
 }
 
 std::string Cluster::state_of(const PhaseBarrier& barrier) const {
-  std::string text = fmt::format("it is in phase {} with {} of {} arrivals", barrier.phase, barrier.arrivers.size(),
-                                 barrier.expected);
+  std::string text =
+      fmt::format("it is in phase {} with {} of {} arrivals", barrier.phase, barrier.arrivers.size(), barrier.expected);
   if (!barrier.arrivers.empty()) text += " (" + names_of(barrier.arrivers) + ")";
   if (barrier.bytes_due != 0 || barrier.bytes_seen != 0)
     text += fmt::format(", {} bytes arrived, {} due", barrier.bytes_seen, barrier.bytes_due);

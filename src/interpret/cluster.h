@@ -91,10 +91,10 @@ struct Actor {
   std::vector<std::int64_t> vars;
   std::vector<bool> var_known;  // replay: whether the value follows from constants
   std::vector<std::int64_t> cursors;
-  std::vector<int> copies_of_fill;  // by RingId: bulk copies issued since the last acquire
-  std::vector<Tile> fragments;      // by FragmentId; empty for other roles'
-  std::deque<Product> products;     // issued and not yet waited for
-  std::int64_t groups = 0;          // committed
+  std::vector<int> copies_of_fill;           // by RingId: bulk copies issued since the last acquire
+  std::vector<Tile> fragments;               // by FragmentId; empty for other roles'
+  std::deque<Product> products;              // issued and not yet waited for
+  std::int64_t groups = 0;                   // committed
   std::deque<std::pair<Time, bool>> stores;  // bulk stores not yet waited for: their time, has read
   Time stores_issued = 0;
   Time products_issued = 0;
@@ -114,11 +114,11 @@ struct Actor {
 struct Block {
   explicit Block(const program::Program& program);
   SharedMemory memory;
-  std::vector<std::vector<PhaseBarrier>> full;   // by RingId, slot
+  std::vector<std::vector<PhaseBarrier>> full;  // by RingId, slot
   std::vector<std::vector<PhaseBarrier>> empty;
-  std::vector<std::vector<Meeting>> barriers;    // by BarrierId, index
-  std::size_t running = 0;                       // actors not done
-  std::map<std::size_t, Time> reached_from;      // actors of other blocks: when they last touched something here
+  std::vector<std::vector<Meeting>> barriers;  // by BarrierId, index
+  std::size_t running = 0;                     // actors not done
+  std::map<std::size_t, Time> reached_from;    // actors of other blocks: when they last touched something here
 };
 
 enum class Step : std::uint8_t { advanced, blocked };
@@ -264,6 +264,7 @@ class Cluster {
   std::vector<BulkRead> copies_;
   std::vector<BulkWrite> stores_;
   Meeting everybody_;
+  std::int64_t items_ = 0;     // begun by the first actor
   std::uint64_t wakeups_ = 0;  // counts what may let a blocked actor go on
   FencesOf fences_of_;
 

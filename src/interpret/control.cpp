@@ -11,7 +11,7 @@ const Instr* Cluster::current(Actor& actor) {
   while (!actor.frames.empty()) {
     Frame& frame = actor.frames.back();
     if (frame.next < frame.block->size()) return &(*frame.block)[frame.next];
-    const bool again = frame.work != nullptr ? enter_item(actor, frame)
+    const bool again = frame.work != nullptr   ? enter_item(actor, frame)
                        : frame.loop != nullptr ? next_trip(actor, frame)
                                                : false;
     if (again)
@@ -33,12 +33,14 @@ bool Cluster::enter_item(Actor& actor, Frame& frame) {
   if (launch_.replay()) {
     if (!decide(actor)) return false;
     actor.vars[at(frame.work->item)] = static_cast<std::int64_t>(frame.item++);
+    if (actor.index == 0) ++items_;
     return true;
   }
   const std::vector<std::int64_t> items =
       plan_.items(frame.work->order, uniforms(actor).integer(frame.work->count), index_);
   if (frame.item >= items.size()) return false;
   actor.vars[at(frame.work->item)] = items[frame.item++];
+  if (actor.index == 0) ++items_;
   return true;
 }
 

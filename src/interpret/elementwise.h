@@ -82,9 +82,9 @@ class Evaluation {
   const Code& code_;
   FaultSink& faults_;
   std::vector<const float*> fragments_;
-  std::vector<Floats> floats_;      // one register an op, of the kind it has
+  std::vector<Floats> floats_;  // one register an op, of the kind it has
   std::vector<Integers> integers_;
-  Floats float_operands_[3];        // converted operands
+  Floats float_operands_[3];  // converted operands
   Integers integer_operands_[3];
 };
 

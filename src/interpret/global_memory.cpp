@@ -38,8 +38,8 @@ void GlobalMemory::check(TensorId tensor, std::int64_t index, const Access& earl
 bool GlobalMemory::inside(TensorId tensor, std::int64_t index) {
   const auto elements = static_cast<std::int64_t>(arguments_.tensors[at(tensor)].size());
   if (index >= 0 && index < elements) return true;
-  faults_.raise(FaultKind::out_of_bounds, fmt::format("element {} of tensor '{}', which has {}", index,
-                                                      launch_.program[tensor].name, elements));
+  faults_.raise(FaultKind::out_of_bounds,
+                fmt::format("element {} of tensor '{}', which has {}", index, launch_.program[tensor].name, elements));
   return false;
 }
 

@@ -35,7 +35,7 @@ class GlobalMemory {
   const Launch& launch_;
   Arguments& arguments_;
   FaultSink& faults_;
-  std::vector<std::vector<Element>> shadows_;      // outputs only, when races are looked for
+  std::vector<std::vector<Element>> shadows_;       // outputs only, when races are looked for
   std::vector<std::vector<std::uint8_t>> written_;  // outputs only
 };
 

@@ -68,8 +68,7 @@ tl::expected<RunReport, Fault> run(const program::Program& program, Arguments& a
   const WorkPlan plan(launch, faults);
   RunReport report;
   report.clusters = plan.clusters();
-  for (int c = 0; c < plan.clusters() && !faults.any(); ++c)
-    Cluster(launch, global, plan, c, faults).run(report);
+  for (int c = 0; c < plan.clusters() && !faults.any(); ++c) Cluster(launch, global, plan, c, faults).run(report);
   if (faults.any()) return tl::unexpected(faults.first());
   if (launch.numbers()) report.unwritten = global.unwritten();
   return report;

@@ -1,7 +1,7 @@
 // Runs a device program on the CPU on real numbers, one role instance of every block interleaved with the others and
-// with the work of the asynchronous units, in an order that a seed decides. It knows nothing of kernels or schedules and
-// does not trust the program: a race, a deadlock, a wrong phase or a value nobody wrote ends the run with a Fault that
-// names role, instance and instruction. What one run does not show, another seed may: it tests, verify() proves.
+// with the work of the asynchronous units, in an order that a seed decides. It knows nothing of kernels or schedules
+// and does not trust the program: a race, a deadlock, a wrong phase or a value nobody wrote ends the run with a Fault
+// that names role, instance and instruction. What one run does not show, another seed may: it tests, verify() proves.
 //
 // Semantics are those of tiles: a role instance executes one instruction at a time on whole tiles, numbers are rounded
 // as their types say (f32 arithmetic in float), and layouts matter only where they decide what is computed (the

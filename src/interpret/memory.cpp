@@ -37,21 +37,20 @@ Issue Cluster::issue(Actor& actor, const Instr& instr, Component component, Time
 void Cluster::touch(std::size_t block, const SlotRef& ref, const Region& region, bool write, const Toucher& now) {
   const Buffer& buffer = program_[ref.buffer];
   if (region.row_begin < 0 || region.row_end > buffer.rows || region.col_begin < 0 || region.col_end > buffer.cols)
-    return faults_.raise(FaultKind::out_of_bounds,
-                         fmt::format("rows {}..{}, columns {}..{} of buffer '{}', which is {} x {}", region.row_begin,
-                                     region.row_end - 1, region.col_begin, region.col_end - 1, buffer.name,
-                                     buffer.rows, buffer.cols));
+    return faults_.raise(
+        FaultKind::out_of_bounds,
+        fmt::format("rows {}..{}, columns {}..{} of buffer '{}', which is {} x {}", region.row_begin,
+                    region.row_end - 1, region.col_begin, region.col_end - 1, buffer.name, buffer.rows, buffer.cols));
   if (!launch_.options.detect_races) return;
   SlotShadow& shadow = blocks_[block].memory[ref].shadow;
   for (int row = region.row_begin; row < region.row_end && !faults_.any(); ++row) {
-    const Cell::Verdict verdict =
-        shadow.touch(row, region.col_begin, region.col_end, write, now, fences_of_);
+    const Cell::Verdict verdict = shadow.touch(row, region.col_begin, region.col_end, write, now, fences_of_);
     if (verdict.conflict == Conflict::none) continue;
     faults_.raise(FaultKind::race,
                   fmt::format("{} {} row {} of {} of block {}; {} {} it, {}; {}", name_of(now.access.component),
-                              write ? "writes" : "reads", row, name_of(ref), block,
-                              name_of(verdict.with.component), verdict.with_write ? "wrote" : "read",
-                              launch_.place(verdict.with.instr), description(verdict.conflict)));
+                              write ? "writes" : "reads", row, name_of(ref), block, name_of(verdict.with.component),
+                              verdict.with_write ? "wrote" : "read", launch_.place(verdict.with.instr),
+                              description(verdict.conflict)));
   }
 }
 
@@ -88,15 +87,15 @@ void Cluster::touch_elements(std::size_t block, const SlotRef& ref, const std::v
   std::vector<std::uint8_t> touched(static_cast<std::size_t>(buffer.rows) * width, 0);
   for (std::size_t e = 0; e < rows.size(); ++e) {
     if (rows[e] < 0 || rows[e] >= buffer.rows || cols[e] < 0 || cols[e] >= buffer.cols)
-      return faults_.raise(FaultKind::out_of_bounds, fmt::format("row {}, column {} of buffer '{}', which is {} x {}",
-                                                                 rows[e], cols[e], buffer.name, buffer.rows,
-                                                                 buffer.cols));
+      return faults_.raise(FaultKind::out_of_bounds,
+                           fmt::format("row {}, column {} of buffer '{}', which is {} x {}", rows[e], cols[e],
+                                       buffer.name, buffer.rows, buffer.cols));
     touched[static_cast<std::size_t>(rows[e]) * width + static_cast<std::size_t>(cols[e])] = 1;
   }
   for (int row = 0; row < buffer.rows && !faults_.any(); ++row) {
     const auto begin = touched.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row) * width);
     const auto end = begin + static_cast<std::ptrdiff_t>(width);
-    for (auto from = std::find(begin, end, 1); from != end; ) {
+    for (auto from = std::find(begin, end, 1); from != end;) {
       const auto to = std::find(from, end, 0);
       const Region part{row, row + 1, static_cast<int>(from - begin), static_cast<int>(to - begin)};
       write ? begin_write(block, ref, part, now) : begin_read(block, ref, part, now);
@@ -110,8 +109,8 @@ void Cluster::check_written(std::size_t block, const SlotRef& ref, const Region&
   const int width = program_[ref.buffer].cols;
   for (int row = region.row_begin; row < region.row_end; ++row)
     for (int col = region.col_begin; col < region.col_end; ++col)
-      if (is_poison(words[static_cast<std::size_t>(row) * static_cast<std::size_t>(width) +
-                          static_cast<std::size_t>(col)]))
+      if (is_poison(
+              words[static_cast<std::size_t>(row) * static_cast<std::size_t>(width) + static_cast<std::size_t>(col)]))
         return faults_.raise(FaultKind::uninitialised, fmt::format("row {}, column {} of {} of block {} is read, and "
                                                                    "nobody wrote it",
                                                                    row, col, name_of(ref), block));

@@ -15,8 +15,8 @@ namespace pipethreader::interpret {
 
 struct Access {
   Component component = 0;
-  Time time = 0;          // 0: nobody
-  bool by_threads = true; // of a role instance; else by an asynchronous unit
+  Time time = 0;           // 0: nobody
+  bool by_threads = true;  // of a role instance; else by an asynchronous unit
   const program::Instr* instr = nullptr;
 };
 
@@ -24,8 +24,8 @@ struct Access {
 struct Toucher {
   Access access;
   const VectorClock* clock = nullptr;
-  Component issuer = 0;    // the role instance
-  Time issuer_synced = 0;  // its threads have met at a barrier after what they did up to this time
+  Component issuer = 0;       // the role instance
+  Time issuer_synced = 0;     // its threads have met at a barrier after what they did up to this time
   bool threads_meet = false;  // the instruction itself holds barriers of the instance's threads around its accesses
 };
 

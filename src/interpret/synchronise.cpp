@@ -22,11 +22,12 @@ PhaseBarrier& Cluster::barrier_at(const BarrierPlace& place) {
 }
 
 std::string Cluster::name_of(const BarrierPlace& place) const {
-  return fmt::format("'{}' of ring '{}', slot {}, of block {}", place.full ? "full" : "empty", program_[place.ring].name,
-                     place.slot, place.block);
+  return fmt::format("'{}' of ring '{}', slot {}, of block {}", place.full ? "full" : "empty",
+                     program_[place.ring].name, place.slot, place.block);
 }
 
-// Whoever has seen phase n must know, whatever the timing, that the phases before are over: parity tells two apart only.
+// Whoever has seen phase n must know, whatever the timing, that the phases before are over: parity tells two apart
+// only.
 bool Cluster::knows_phases(const VectorClock& clock, std::int64_t count, const BarrierPlace& place,
                            std::string_view what) {
   const PhaseBarrier& barrier = barrier_at(place);

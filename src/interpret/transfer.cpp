@@ -102,10 +102,10 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const CopyPlain& op) {
   const auto width = static_cast<std::size_t>(buffer.cols);
   const auto first = static_cast<std::size_t>(region.row_begin) * width;
   const auto last = static_cast<std::size_t>(region.row_end) * width;
-  std::fill(words.begin() + static_cast<std::ptrdiff_t>(first), words.begin() + static_cast<std::ptrdiff_t>(last), 0.0f);
+  std::fill(words.begin() + static_cast<std::ptrdiff_t>(first), words.begin() + static_cast<std::ptrdiff_t>(last),
+            0.0f);
   if (!launch_.numbers()) return Step::advanced;
-  const Places places =
-      evaluate_access(launch_, uniforms(actor), op.source, {buffer.rows, buffer.cols}, {});
+  const Places places = evaluate_access(launch_, uniforms(actor), op.source, {buffer.rows, buffer.cols}, {});
   for (std::size_t e = first; e < last && !faults_.any(); ++e)
     if (places.index[e] >= 0)
       words[e] = to_word(buffer.type, global_.read(op.source.tensor, places.index[e], index_, toucher(actor, &instr)));
@@ -118,9 +118,10 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const LoadGlobal& op) {
   if (!launch_.numbers() || faults_.any()) return Step::advanced;
   const Places places = evaluate_access(launch_, uniforms(actor), op.source, fragment.layout.shape, {});
   for (std::size_t e = 0; e < tile.words.size() && !faults_.any(); ++e)
-    tile.words[e] = places.index[e] < 0 ? 0.0f
-                                        : to_word(fragment.type, global_.read(op.source.tensor, places.index[e], index_,
-                                                                              toucher(actor, &instr)));
+    tile.words[e] =
+        places.index[e] < 0
+            ? 0.0f
+            : to_word(fragment.type, global_.read(op.source.tensor, places.index[e], index_, toucher(actor, &instr)));
   return Step::advanced;
 }
 
@@ -197,8 +198,7 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const CopyBulk& op) {
       copy_times_.push_back(0);
     }
     BulkRead& copy = copies_.emplace_back();
-    copy.issue = issue(actor, instr, first_copy_ + static_cast<Component>(known->second),
-                       ++copy_times_[known->second]);
+    copy.issue = issue(actor, instr, first_copy_ + static_cast<Component>(known->second), ++copy_times_[known->second]);
     copy.block = b;
     copy.target = target;
     copy.ring = buffer.ring;

@@ -25,9 +25,8 @@ std::int64_t Uniforms::integer(ExprId id) const {
     case Expr::Kind::cluster_rank:
       return cluster_rank;
     case Expr::Kind::convert:
-      return held_as_float(*program, e.args[0])
-                 ? static_cast<std::int64_t>(round_to(e.type, real(e.args[0])))
-                 : checked(e, integer(e.args[0]));
+      return held_as_float(*program, e.args[0]) ? static_cast<std::int64_t>(round_to(e.type, real(e.args[0])))
+                                                : checked(e, integer(e.args[0]));
     case Expr::Kind::call:
       return checked(e, integer_call(e));
     case Expr::Kind::coord:

@@ -1,4 +1,5 @@
-// The computing lanes: the tree of items with its pipelined loops, waits, releases and the pending counts of product groups.
+// The computing lanes: the tree of items with its pipelined loops, waits, releases and the pending counts of product
+// groups.
 #include <algorithm>
 
 #include "lower/lowerer.h"
@@ -12,7 +13,9 @@ using schedule::Part;
 
 namespace {
 
-bool holds(const std::vector<ValueId>& values, ValueId v) { return std::find(values.begin(), values.end(), v) != values.end(); }
+bool holds(const std::vector<ValueId>& values, ValueId v) {
+  return std::find(values.begin(), values.end(), v) != values.end();
+}
 
 int stage_of(const Item& item) {
   const auto* entry = std::get_if<Entry>(&item.node);
@@ -24,7 +27,8 @@ int stage_of(const Item& item) {
 // Whether the item reads the ring's slots: starts to (fetch, issue), or has finished reading (fetch, wait).
 bool Lowerer::reads_ring(const Item& item, std::size_t ring, bool completes) const {
   if (const auto* loop = std::get_if<LoopTree>(&item.node)) {
-    return std::any_of(loop->body.begin(), loop->body.end(), [&](const Item& i) { return reads_ring(i, ring, completes); });
+    return std::any_of(loop->body.begin(), loop->body.end(),
+                       [&](const Item& i) { return reads_ring(i, ring, completes); });
   }
   const auto& entry = std::get<Entry>(item.node);
   const task::Task& t = graph_[entry.task];
@@ -59,8 +63,8 @@ int Lowerer::pending_groups(const std::vector<Item>& items, std::size_t wait, in
   return count;
 }
 
-void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vector<StatementId>& level, int low, int high,
-                    int lag_base) {
+void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vector<StatementId>& level, int low,
+                    int high, int lag_base) {
   const auto active = [&](const Item& item) { return stage_of(item) >= low && stage_of(item) <= high; };
   const auto lag_of = [&](const Item& item) { return stage_of(item) + lag_base; };
   struct Use {
@@ -150,7 +154,8 @@ void Lowerer::computer(const std::vector<Item>& body, Block& block, const std::v
   advance(block, level, false);
 }
 
-void Lowerer::pipelined(const LoopTree& loop, const Bounds& bounds, Block& block, const std::vector<StatementId>& level) {
+void Lowerer::pipelined(const LoopTree& loop, const Bounds& bounds, Block& block,
+                        const std::vector<StatementId>& level) {
   const ExprId trips = b_.var(bounds.trips);
   const LoopFrame frame = loops_.back();
   program::For walk;
@@ -195,15 +200,24 @@ void Lowerer::entry(const Entry& entry, Block& block, int lag, int pending) {
         load(t, block);
       }
       break;
-    case task::TaskKind::map: map(t, block); break;
-    case task::TaskKind::reduce: reduce(t, block); break;
-    case task::TaskKind::serial_reduce: serial_reduce(t, block); break;
-    case task::TaskKind::store: store(t, block); break;
+    case task::TaskKind::map:
+      map(t, block);
+      break;
+    case task::TaskKind::reduce:
+      reduce(t, block);
+      break;
+    case task::TaskKind::serial_reduce:
+      serial_reduce(t, block);
+      break;
+    case task::TaskKind::store:
+      store(t, block);
+      break;
     case task::TaskKind::mma:
       if (entry.part == Part::issue) {
         issue(entry.task, block, lag);
       } else {
-        block.push_back({program::MmaWait{pending, std::nullopt}, fmt::format("{} is complete", kernel_[*t.writes].name)});
+        block.push_back(
+            {program::MmaWait{pending, std::nullopt}, fmt::format("{} is complete", kernel_[*t.writes].name)});
       }
       break;
   }

@@ -9,9 +9,7 @@ namespace pipethreader::lower {
 
 using kernel::Expr;
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 program::Swizzle swizzle_for(int rows, int cols, ScalarType type) {
   if (rows % 8 != 0) return program::Swizzle::none;
@@ -54,7 +52,8 @@ void Lowerer::declare_rings() {
       std::string why = answer.reason;
       if (answer.view) {
         for (const partition::BulkDim& d : answer.view->dims) {
-          if (!d.exact && ragged(*d.axis) && summed_over(v, *d.axis)) why = fmt::format("'{}' is read through a window over a ragged axis", kernel_[access.tensor].name);
+          if (!d.exact && ragged(*d.axis) && summed_over(v, *d.axis))
+            why = fmt::format("'{}' is read through a window over a ragged axis", kernel_[access.tensor].name);
         }
         if ((tile.cols * bits(access.type) / 8) % 16 != 0) why = "a tile row is no multiple of 16 bytes";
         if (tile.rows > 256 || (tile.rows == 1 && tile.cols > 256)) why = "a box side is longer than 256";
@@ -206,9 +205,10 @@ std::optional<ExprId> Lowerer::access_guard(const std::vector<KernelExpr>& indic
   ExprId guard = inside(domain);
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const auto form = task::linear(kernel_, indices[i], graph_.tiled);
-    const bool plain = form && form->constant == 0 &&
-                       ((form->axes.size() == 1 && form->uniform.empty()) || (form->axes.empty() && form->uniform.size() <= 1) ||
-                        (form->axes.size() == 1 && form->uniform.size() == 1 && form->uniform[0].first > 1));
+    const bool plain =
+        form && form->constant == 0 &&
+        ((form->axes.size() == 1 && form->uniform.empty()) || (form->axes.empty() && form->uniform.size() <= 1) ||
+         (form->axes.size() == 1 && form->uniform.size() == 1 && form->uniform[0].first > 1));
     const bool literal = form && form->axes.empty() && form->uniform.empty() && form->constant >= 0;
     if (plain || literal) continue;
     const ExprId at = indexing(indices[i], domain);

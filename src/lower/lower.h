@@ -1,5 +1,5 @@
-// Lowering: an sProgram with its partition and assignment becomes a device program. Nothing is decided here that changes the
-// schedule; masks, guards, coordinates, slots and barriers are spelled out.
+// Lowering: an sProgram with its partition and assignment becomes a device program. Nothing is decided here that
+// changes the schedule; masks, guards, coordinates, slots and barriers are spelled out.
 #pragma once
 
 #include <string>
@@ -19,8 +19,7 @@ struct Options {
 };
 
 [[nodiscard]] Result<program::Program> lower(const task::Graph& graph, const partition::Partition& partition,
-                                             const partition::Assignment& assignment,
-                                             const schedule::Program& schedule, const device::Device& device,
-                                             const Options& options = {});
+                                             const partition::Assignment& assignment, const schedule::Program& schedule,
+                                             const device::Device& device, const Options& options = {});
 
 }  // namespace pipethreader::lower

@@ -10,10 +10,17 @@ namespace pipethreader::lower {
 
 using kernel::Expr;
 
-Lowerer::Lowerer(const task::Graph& graph, const partition::Partition& partition, const partition::Assignment& assignment,
-                 const schedule::Program& schedule, const device::Device& device, const Options& options)
-    : graph_(graph), kernel_(graph.kernel), partition_(partition), assignment_(assignment), schedule_(schedule),
-      device_(device), options_(options), b_(program_) {}
+Lowerer::Lowerer(const task::Graph& graph, const partition::Partition& partition,
+                 const partition::Assignment& assignment, const schedule::Program& schedule,
+                 const device::Device& device, const Options& options)
+    : graph_(graph),
+      kernel_(graph.kernel),
+      partition_(partition),
+      assignment_(assignment),
+      schedule_(schedule),
+      device_(device),
+      options_(options),
+      b_(program_) {}
 
 void Lowerer::fail(const std::string& message, SourceSpan span) {
   error_.diagnostics.push_back({kernel_.file, span, message, {}});
@@ -142,17 +149,23 @@ ExprId Lowerer::index(AxisId axis, const std::vector<AxisId>& domain) {
 ExprId Lowerer::indexing(KernelExpr id, const std::vector<AxisId>& domain) {
   const Expr e = kernel_[id];
   switch (e.kind) {
-    case Expr::Kind::axis: return index(e.axis, domain);
-    case Expr::Kind::scalar: return b_.param(scalars_[static_cast<std::size_t>(e.scalar.index)]);
+    case Expr::Kind::axis:
+      return index(e.axis, domain);
+    case Expr::Kind::scalar:
+      return b_.param(scalars_[static_cast<std::size_t>(e.scalar.index)]);
     case Expr::Kind::call: {
       std::vector<ExprId> args;
       for (const KernelExpr arg : e.args) args.push_back(indexing(arg, domain));
       return b_.call(e.function, args);
     }
     case Expr::Kind::literal:
-    case Expr::Kind::dim: return size(id);
-    case Expr::Kind::convert: return indexing(e.args[0], domain);
-    default: fail("an index that depends on data is not supported", e.span); return b_.constant(0);
+    case Expr::Kind::dim:
+      return size(id);
+    case Expr::Kind::convert:
+      return indexing(e.args[0], domain);
+    default:
+      fail("an index that depends on data is not supported", e.span);
+      return b_.constant(0);
   }
 }
 
@@ -198,15 +211,19 @@ program::FragmentId Lowerer::operand(ValueId value, const std::vector<AxisId>& d
   return moved;
 }
 
-ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, const layout::Layout& layout, Block& block) {
+ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, const layout::Layout& layout,
+                          Block& block) {
   const Expr e = kernel_[id];
   switch (e.kind) {
     case Expr::Kind::literal:
       if (is_integer(e.type)) return b_.constant(static_cast<std::int64_t>(e.number));
       return b_.constant(e.type, e.number);
-    case Expr::Kind::axis: return index(e.axis, domain);
-    case Expr::Kind::dim: return size(id);
-    case Expr::Kind::scalar: return b_.param(scalars_[static_cast<std::size_t>(e.scalar.index)]);
+    case Expr::Kind::axis:
+      return index(e.axis, domain);
+    case Expr::Kind::dim:
+      return size(id);
+    case Expr::Kind::scalar:
+      return b_.param(scalars_[static_cast<std::size_t>(e.scalar.index)]);
     case Expr::Kind::value:
     case Expr::Kind::access: {
       program::FragmentId source;
@@ -228,7 +245,9 @@ ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, cons
         for (std::size_t i = 0; i < e.args.size(); ++i) {
           const Expr& arg = kernel_[e.args[i]];
           if (arg.kind != Expr::Kind::axis || arg.axis != kernel_[e.value].axes[i]) {
-            fail(fmt::format("'{}' is read at another place than its own axes; this is not scheduled yet", kernel_[e.value].name), e.span);
+            fail(fmt::format("'{}' is read at another place than its own axes; this is not scheduled yet",
+                             kernel_[e.value].name),
+                 e.span);
             return b_.constant(0);
           }
         }
@@ -253,7 +272,9 @@ ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, cons
       }
       return b_.convert(e.type, b_.call(e.function, args));
     }
-    default: fail("an expression that cannot be lowered here", e.span); return b_.constant(0);
+    default:
+      fail("an expression that cannot be lowered here", e.span);
+      return b_.constant(0);
   }
 }
 

@@ -47,19 +47,20 @@ class Lowerer {
   void declare_rings();
   program::VarId variable(const std::string& name);
   void let(Block& block, program::VarId var, ExprId value) { block.push_back({program::Let{var, value}, {}}); }
-  ExprId size(KernelExpr expr);         // sizes: dims and constants only
+  ExprId size(KernelExpr expr);  // sizes: dims and constants only
   ExprId extent(AxisId axis) { return size(kernel_[axis].extent); }
-  ExprId origin(AxisId axis);           // first index of the tile, the lane's share not counted
-  ExprId local_origin(AxisId axis);     // of this lane's share
+  ExprId origin(AxisId axis);        // first index of the tile, the lane's share not counted
+  ExprId local_origin(AxisId axis);  // of this lane's share
   int domain_dim(const std::vector<AxisId>& domain, AxisId axis) const;
   ExprId index(AxisId axis, const std::vector<AxisId>& domain);
   // Elementwise value over `domain`; `block` receives relayouts where an operand lies elsewhere.
   ExprId translate(KernelExpr expr, const std::vector<AxisId>& domain, const layout::Layout& layout, Block& block);
-  ExprId uniform(KernelExpr expr);      // integer expression at the tile's origin
+  ExprId uniform(KernelExpr expr);                                      // integer expression at the tile's origin
   ExprId indexing(KernelExpr expr, const std::vector<AxisId>& domain);  // integer expression per element
   program::FragmentId fragment(ValueId value);
   program::FragmentId temporary(const std::string& name, ScalarType type, const layout::Layout& layout);
-  program::FragmentId operand(ValueId value, const std::vector<AxisId>& domain, const layout::Layout& layout, Block& block);
+  program::FragmentId operand(ValueId value, const std::vector<AxisId>& domain, const layout::Layout& layout,
+                              Block& block);
   [[nodiscard]] bool ragged(AxisId axis) const;
   ExprId inside(const std::vector<AxisId>& domain);  // all ragged axes of the domain within their ends
   ExprId linear(const task::Linear& form, const std::vector<AxisId>& domain);
@@ -76,10 +77,11 @@ class Lowerer {
   };
   Bounds open_loop(const schedule::LoopTree& loop, Block& block);
   ExprId tile_origin(const Bounds& bounds, AxisId axis, ExprId iteration);
-  ExprId masked(const LoopFrame& frame);                                            // uniform: some point of the tile lies outside
-  ExprId predicate(const LoopFrame& frame, const std::vector<AxisId>& domain, const layout::Layout& layout, Block& block);  // per element
-  std::optional<ExprId> has_point(const LoopFrame& frame, const std::vector<AxisId>& domain, const layout::Layout& layout,
-                                  Block& block);
+  ExprId masked(const LoopFrame& frame);  // uniform: some point of the tile lies outside
+  ExprId predicate(const LoopFrame& frame, const std::vector<AxisId>& domain, const layout::Layout& layout,
+                   Block& block);  // per element
+  std::optional<ExprId> has_point(const LoopFrame& frame, const std::vector<AxisId>& domain,
+                                  const layout::Layout& layout, Block& block);
 
   // --- copies.cpp: the copier's lane, global accesses
   void copier(const std::vector<schedule::Item>& items, Block& block);
@@ -92,10 +94,11 @@ class Lowerer {
 
   // --- compute.cpp: the computing lanes
   void computer(const std::vector<schedule::Item>& items, Block& block, const std::vector<StatementId>& level);
-  void pipelined(const schedule::LoopTree& loop, const Bounds& bounds, Block& block, const std::vector<StatementId>& level);
+  void pipelined(const schedule::LoopTree& loop, const Bounds& bounds, Block& block,
+                 const std::vector<StatementId>& level);
   // Emits the items whose stage is in [low, high]; `lag0`: ring lag of stage-0 entries.
-  void items(const std::vector<schedule::Item>& items, Block& block, const std::vector<StatementId>& level, int low, int high,
-             int lag_base);
+  void items(const std::vector<schedule::Item>& items, Block& block, const std::vector<StatementId>& level, int low,
+             int high, int lag_base);
   void entry(const schedule::Entry& entry, Block& block, int lag, int pending);
   void advance(Block& block, const std::vector<StatementId>& level, bool copier_side);
   [[nodiscard]] bool reads_ring(const schedule::Item& item, std::size_t ring, bool completes) const;
@@ -130,20 +133,20 @@ class Lowerer {
   program::Program program_;
   program::ExprBuilder b_;
   program::RoleId computer_;
-  std::vector<program::ParamId> dims_;      // by dim index
-  std::vector<program::ParamId> scalars_;   // by scalar index
+  std::vector<program::ParamId> dims_;     // by dim index
+  std::vector<program::ParamId> scalars_;  // by scalar index
   std::map<ValueId, program::FragmentId> fragments_;
   std::map<ValueId, program::BufferId> buffers_;
   std::map<std::string, program::VarId> variables_;
-  std::map<AxisId, ExprId> axes_;           // what an axis is at the current place: its tile's origin
+  std::map<AxisId, ExprId> axes_;  // what an axis is at the current place: its tile's origin
   std::vector<LoopFrame> loops_;
   int stage_ = 0;
-  std::set<ValueId> carried_here_;          // values that were alive before the innermost loop
+  std::set<ValueId> carried_here_;  // values that were alive before the innermost loop
   std::optional<program::BarrierId> lane_barrier_;
   std::optional<program::BarrierId> turn_;           // one a lane: whose turn it is on the tensor core
   std::optional<program::BarrierId> store_barrier_;  // one a lane: its part of a staged result is written
   std::optional<AxisId> reversed_row_;
-  bool serial_ = false;                     // inside a serial reduction: accesses and shared values are read one by one
+  bool serial_ = false;  // inside a serial reduction: accesses and shared values are read one by one
   std::map<KernelExpr, program::FragmentId> serial_reads_;
   Error error_;
 };

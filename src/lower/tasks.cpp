@@ -61,7 +61,8 @@ void Lowerer::map(const task::Task& task, Block& block) {
   guard.domain = layout::slice(layout, kept);
   guard.predicate = translate(*assign.when, narrow, guard.domain, block);
   guard.then.push_back({program::Map{target, b_.select(when, value, old)}, {}});
-  block.push_back({std::move(guard), fmt::format("{} changes only where its condition holds", kernel_[assign.target].name)});
+  block.push_back(
+      {std::move(guard), fmt::format("{} changes only where its condition holds", kernel_[assign.target].name)});
   after_write(assign.target, block);
 }
 
@@ -105,14 +106,16 @@ void Lowerer::reduce(const task::Task& task, Block& block) {
     instruction.target = temporary(kernel_[assign.target].name + "_reduced", kernel_[assign.target].type, natural);
     instruction.accumulate = false;
   }
-  const bool over_warps = std::any_of(instruction.domain.digits.begin(), instruction.domain.digits.end(), [&](const layout::Digit& d) {
-    return d.place == layout::Place::warp && d.dim != layout::replicated && d.extent > 1 &&
-           std::find(instruction.kept.begin(), instruction.kept.end(), d.dim) == instruction.kept.end();
-  });
+  const bool over_warps =
+      std::any_of(instruction.domain.digits.begin(), instruction.domain.digits.end(), [&](const layout::Digit& d) {
+        return d.place == layout::Place::warp && d.dim != layout::replicated && d.extent > 1 &&
+               std::find(instruction.kept.begin(), instruction.kept.end(), d.dim) == instruction.kept.end();
+      });
   if (over_warps) instruction.scratch = reduce_scratch(instruction.target);
   const ExprId value = translate(r.args[0], domain, instruction.domain, block);
   const ExprId neutral = b_.constant(program_[instruction.target].type, task::identity(r.reduce));
-  // Points outside the domain are left out by selection: those past an axis' end, past `where`, past the loop's `where`.
+  // Points outside the domain are left out by selection: those past an axis' end, past `where`, past the loop's
+  // `where`.
   ExprId condition = b_.truth(true);
   for (const AxisId a : r.axes) {
     const LoopFrame* frame = frame_of(a);
@@ -144,7 +147,8 @@ void Lowerer::reduce(const task::Task& task, Block& block) {
     }
   }
   if (moves) {
-    const program::FragmentId moved = temporary(kernel_[assign.target].name + "_moved", kernel_[assign.target].type, program_[target].layout);
+    const program::FragmentId moved =
+        temporary(kernel_[assign.target].name + "_moved", kernel_[assign.target].type, program_[target].layout);
     int elements = 1;
     for (const int e : natural.shape) elements *= e;
     program::Buffer scratch;
@@ -155,7 +159,9 @@ void Lowerer::reduce(const task::Task& task, Block& block) {
     block.push_back({program::Relayout{moved, instruction.target, program::BufferId(program_.buffers.size() - 1)}, {}});
     ExprId result = b_.fragment(moved, own);
     if (assign.accumulate) {
-      const Function join_with = r.reduce == kernel::ReduceOp::sum ? Function::add : r.reduce == kernel::ReduceOp::max ? Function::max : Function::min;
+      const Function join_with = r.reduce == kernel::ReduceOp::sum   ? Function::add
+                                 : r.reduce == kernel::ReduceOp::max ? Function::max
+                                                                     : Function::min;
       result = b_.call(join_with, {b_.fragment(target, own), result});
     }
     block.push_back({program::Map{target, result}, {}});
@@ -163,8 +169,8 @@ void Lowerer::reduce(const task::Task& task, Block& block) {
   after_write(assign.target, block);
 }
 
-// One index of the reduced axes after the other: what depends on them is read one by one, from global memory or from the copy of a
-// computed value in shared memory.
+// One index of the reduced axes after the other: what depends on them is read one by one, from global memory or from
+// the copy of a computed value in shared memory.
 void Lowerer::serial_reduce(const task::Task& task, Block& block) {
   const kernel::Statement statement = kernel_[task.statement];
   const auto& assign = std::get<kernel::Assign>(statement.node);
@@ -176,7 +182,8 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
   for (std::size_t i = 0; i < domain.size(); ++i) own.push_back(static_cast<int>(i));
   const ScalarType type = kernel_[assign.target].type;
   if (!assign.accumulate) block.push_back({program::Map{target, b_.constant(type, task::identity(r.reduce))}, {}});
-  program_.generic_reason = fmt::format("a reduction into '{}' is no product of 16-bit operands and runs index by index", kernel_[assign.target].name);
+  program_.generic_reason = fmt::format(
+      "a reduction into '{}' is no product of 16-bit operands and runs index by index", kernel_[assign.target].name);
   Block* body = &block;
   std::vector<program::For> nest;
   std::map<AxisId, ExprId> saved = axes_;
@@ -213,7 +220,8 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
     for (const AxisId a : axes) kept.push_back(domain_dim(domain, a));
     const layout::Layout slice = layout::slice(layout, kept);
     if (e.kind == Expr::Kind::access) {
-      const program::FragmentId f = temporary(fmt::format("{}_k", kernel_[e.tensor].name), kernel_[e.tensor].type, slice);
+      const program::FragmentId f =
+          temporary(fmt::format("{}_k", kernel_[e.tensor].name), kernel_[e.tensor].type, slice);
       inner.push_back({program::LoadGlobal{f, access(e, axes)}, {}});
       serial_reads_[id] = f;
       return;
@@ -227,8 +235,11 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
       }
       std::vector<int> order_kept;
       for (const AxisId a : order) order_kept.push_back(domain_dim(domain, a));
-      const program::FragmentId f = temporary(kernel_[e.value].name + "_k", kernel_[e.value].type, layout::slice(layout, order_kept));
-      inner.push_back({program::LoadShared{f, {buffers_.at(e.value), 0}, shared_row(e.value, order, true), shared_col(e.value, order)}, {}});
+      const program::FragmentId f =
+          temporary(kernel_[e.value].name + "_k", kernel_[e.value].type, layout::slice(layout, order_kept));
+      inner.push_back({program::LoadShared{
+                           f, {buffers_.at(e.value), 0}, shared_row(e.value, order, true), shared_col(e.value, order)},
+                       {}});
       serial_reads_[id] = f;
       return;
     }
@@ -238,7 +249,9 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
   if (r.args.size() > 1) condition = b_.logical_and(condition, translate(r.args[1], domain, layout, inner));
   const ExprId value = b_.convert(type, translate(r.args[0], domain, layout, inner));
   const ExprId old = b_.fragment(target, own);
-  const Function join_with = r.reduce == kernel::ReduceOp::sum ? Function::add : r.reduce == kernel::ReduceOp::max ? Function::max : Function::min;
+  const Function join_with = r.reduce == kernel::ReduceOp::sum   ? Function::add
+                             : r.reduce == kernel::ReduceOp::max ? Function::max
+                                                                 : Function::min;
   inner.push_back({program::Map{target, b_.select(condition, b_.call(join_with, {old, value}), old)}, {}});
   serial_reads_.clear();
   axes_ = saved;
@@ -266,8 +279,11 @@ ExprId Lowerer::shared_row(ValueId value, const std::vector<AxisId>& domain, boo
   ExprId row = b_.constant(0);
   for (const AxisId a : tile.row_axes) {
     const int dim = domain_dim(domain, a);
-    ExprId at = dim >= 0 ? b_.coord(dim) : b_.sub(axes_.contains(a) ? axes_.at(a) : b_.constant(0), frame_of(a) != nullptr ? b_.var(frame_of(a)->origin[stage_]) : b_.constant(0));
-    if (dim >= 0 && a == partition_.row && partition_.lanes > 1 && whole) at = b_.add(at, b_.mul(b_.instance(), partition_.local(a)));
+    ExprId at = dim >= 0 ? b_.coord(dim)
+                         : b_.sub(axes_.contains(a) ? axes_.at(a) : b_.constant(0),
+                                  frame_of(a) != nullptr ? b_.var(frame_of(a)->origin[stage_]) : b_.constant(0));
+    if (dim >= 0 && a == partition_.row && partition_.lanes > 1 && whole)
+      at = b_.add(at, b_.mul(b_.instance(), partition_.local(a)));
     row = b_.add(b_.mul(row, partition_.extent(a)), at);
   }
   return row;
@@ -278,7 +294,9 @@ ExprId Lowerer::shared_col(ValueId value, const std::vector<AxisId>& domain) {
   if (!tile.column.valid()) return b_.constant(0);
   const AxisId a = tile.column;
   const int dim = domain_dim(domain, a);
-  if (dim < 0) return b_.sub(axes_.contains(a) ? axes_.at(a) : b_.constant(0), frame_of(a) != nullptr ? b_.var(frame_of(a)->origin[stage_]) : b_.constant(0));
+  if (dim < 0)
+    return b_.sub(axes_.contains(a) ? axes_.at(a) : b_.constant(0),
+                  frame_of(a) != nullptr ? b_.var(frame_of(a)->origin[stage_]) : b_.constant(0));
   ExprId at = b_.coord(dim);
   if (a == partition_.row && partition_.lanes > 1) at = b_.add(at, b_.mul(b_.instance(), partition_.local(a)));
   return at;
@@ -286,7 +304,10 @@ ExprId Lowerer::shared_col(ValueId value, const std::vector<AxisId>& domain) {
 
 void Lowerer::fetch(ValueId value, Block& block, int lag) {
   const std::vector<AxisId> domain = assignment_[value].axes;
-  block.push_back({program::LoadShared{fragment(value), {buffers_.at(value), lag}, shared_row(value, domain, true), shared_col(value, domain)}, {}});
+  block.push_back(
+      {program::LoadShared{
+           fragment(value), {buffers_.at(value), lag}, shared_row(value, domain, true), shared_col(value, domain)},
+       {}});
   after_write(value, block);
 }
 
@@ -298,12 +319,14 @@ void Lowerer::lane_barrier(Block& block) {
   block.push_back({program::BarrierSync{*lane_barrier_, std::nullopt}, {}});
 }
 
-// A product's operand computed here: zero where the product must not see it, and copied to shared memory where it is read from.
+// A product's operand computed here: zero where the product must not see it, and copied to shared memory where it is
+// read from.
 void Lowerer::after_write(ValueId value, Block& block) {
   const std::vector<AxisId> domain = assignment_[value].axes;
   for (const auto& [id, place] : assignment_.products) {
     const task::Product p = partition::oriented(graph_, assignment_, id);
-    const bool operand = (p.a == value && (place.a_in_registers || assignment_[value].scratch)) || (p.b == value && assignment_[value].scratch);
+    const bool operand = (p.a == value && (place.a_in_registers || assignment_[value].scratch)) ||
+                         (p.b == value && assignment_[value].scratch);
     if (!operand || domain_dim(domain, p.k) < 0) continue;
     const LoopFrame* frame = frame_of(p.k);
     const program::FragmentId f = fragment(value);
@@ -316,13 +339,15 @@ void Lowerer::after_write(ValueId value, Block& block) {
       const ExprId outside = masked(*frame);
       if (b_.is(outside, 0)) break;
       const auto inside_axes = [&](const task::Linear& form) {
-        return std::all_of(form.axes.begin(), form.axes.end(), [&](const auto& a) { return domain_dim(domain, a.first) >= 0; });
+        return std::all_of(form.axes.begin(), form.axes.end(),
+                           [&](const auto& a) { return domain_dim(domain, a.first) >= 0; });
       };
       LoopFrame known = *frame;  // what the condition says about axes that this operand has
       std::erase_if(known.condition.inequalities, [&](const task::Linear& form) { return !inside_axes(form); });
       std::erase_if(known.condition.opaque, [&](KernelExpr e) {
         const auto axes = task::axes_of(kernel_, e);
-        return std::any_of(axes.begin(), axes.end(), [&](AxisId a) { return graph_.tiled.contains(a) && domain_dim(domain, a) < 0; });
+        return std::any_of(axes.begin(), axes.end(),
+                           [&](AxisId a) { return graph_.tiled.contains(a) && domain_dim(domain, a) < 0; });
       });
       program::If mask;
       mask.condition = outside;
@@ -351,7 +376,8 @@ void Lowerer::write_scratch(ValueId value, Block& block) {
     program_.buffers.push_back(buffer);
   }
   lane_barrier(block);  // all lanes have finished with what was here
-  program::StoreShared store{fragment(value), {buffers_.at(value), 0}, shared_row(value, domain, true), shared_col(value, domain)};
+  program::StoreShared store{
+      fragment(value), {buffers_.at(value), 0}, shared_row(value, domain, true), shared_col(value, domain)};
   const bool split = partition_.lanes > 1 && domain_dim(domain, partition_.row) >= 0;
   if (partition_.lanes > 1 && !split) {
     program::If first;
@@ -452,7 +478,8 @@ program::Operand Lowerer::shared_operand(ValueId value, AxisId free_axis, AxisId
   const bool ring = assignment_[value].staged;
   operand.buffer = {buffers_.at(value), ring ? lag : 0};
   operand.transposed = assignment_[value].shared->column != k;
-  if (free_axis == partition_.row && partition_.lanes > 1) operand.origin = b_.mul(b_.instance(), partition_.local(free_axis));
+  if (free_axis == partition_.row && partition_.lanes > 1)
+    operand.origin = b_.mul(b_.instance(), partition_.local(free_axis));
   return operand;
 }
 
@@ -478,7 +505,8 @@ void Lowerer::issue(TaskId id, Block& block, int lag) {
   mma.b = shared_operand(p.b, p.n, p.k, lag_for(p.b));
   mma.k = partition_.extent(p.k);
   if (!t.accumulates) mma.accumulate = b_.truth(false);
-  block.push_back({mma, fmt::format("{} {} {} * {}", kernel_[*t.writes].name, t.accumulates ? "+=" : "=", kernel_[p.a].name, kernel_[p.b].name)});
+  block.push_back({mma, fmt::format("{} {} {} * {}", kernel_[*t.writes].name, t.accumulates ? "+=" : "=",
+                                    kernel_[p.a].name, kernel_[p.b].name)});
   block.push_back({program::MmaCommit{}, {}});
 }
 

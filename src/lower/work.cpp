@@ -35,8 +35,8 @@ ExprId Lowerer::work_count() {
   return count;
 }
 
-// item -> tile of every parallel axis. Tiles whose loops are longest come first; pairs of tiled axes are walked in bands of
-// `raster` tiles of the slower one, so that neighbours share operands in L2.
+// item -> tile of every parallel axis. Tiles whose loops are longest come first; pairs of tiled axes are walked in
+// bands of `raster` tiles of the slower one, so that neighbours share operands in L2.
 void Lowerer::open_work(Block& body) {
   axes_.clear();
   std::set<AxisId> uneven;
@@ -166,8 +166,8 @@ std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vect
   const auto row_dependent = [&](const task::Linear& form) {
     return std::any_of(form.axes.begin(), form.axes.end(), [&](const auto& a) { return a.first != frame.axis; });
   };
-  const bool needed = !frame.condition.opaque.empty() ||
-                      std::any_of(frame.condition.inequalities.begin(), frame.condition.inequalities.end(), row_dependent);
+  const bool needed = !frame.condition.opaque.empty() || std::any_of(frame.condition.inequalities.begin(),
+                                                                     frame.condition.inequalities.end(), row_dependent);
   if (!needed) return std::nullopt;
   std::set<AxisId> axes;
   for (const task::Linear& form : frame.condition.inequalities) {
@@ -222,7 +222,8 @@ std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vect
   count.target = any;
   count.op = program::ReduceOp::max;
   count.domain = full;
-  count.value = b_.select(predicate(frame, all, full, block), b_.constant(ScalarType::f32, 1), b_.constant(ScalarType::f32, 0));
+  count.value =
+      b_.select(predicate(frame, all, full, block), b_.constant(ScalarType::f32, 1), b_.constant(ScalarType::f32, 0));
   count.kept = dims;
   count.scratch = reduce_scratch(any);
   block.push_back({count, "points of the loop's domain in this tile"});

@@ -48,7 +48,7 @@ Machine::Update Machine::assignment(const StatementNode& statement, const Points
     update.numbers[i] = {result.value(i), result.error(i)};
     update.tags[i] = result.tag(i);
     if (!accumulates) continue;
-    update.terms[i] = 1;
+    update.terms[i] = result.value(i) != 0 ? 1 : 0;  // what is added to 0 is not rounded
     update.magnitudes[i] = std::fabs(result.value(i));
     if (!statement.rescale || storage.defined[places[i]] == 0) continue;
     update.terms[i] = storage.terms[places[i]];
@@ -59,7 +59,8 @@ Machine::Update Machine::assignment(const StatementNode& statement, const Points
 
 // The magnitude of a sum whose value was scaled from `from` to `to`.
 double Machine::rescaled(double magnitude, double from, double to) {
-  const double scaled = from != 0 ? magnitude * std::fabs(to / from) : std::fabs(to);
+  if (from == to) return magnitude;
+  const double scaled = from != 0 ? magnitude * std::fabs(to / from) : std::max(magnitude, std::fabs(to));
   return std::isfinite(scaled) ? scaled : std::fabs(to);
 }
 
@@ -85,7 +86,7 @@ Machine::Update Machine::accumulation(const StatementNode& statement, const Poin
     const Fold terms = sums ? folds[i] : Fold{added.value(i), std::fabs(added.value(i)), added.error(i), 0, 0, 1};
     const Number old =
         statement.base >= 0 ? Number{base.value(i), base.error(i)} : Number{storage.values[at], storage.errors[at]};
-    const double before = storage.values[at] == 0 ? 0 : storage.terms[at];
+    const double before = storage.terms[at];
     const double magnitude = before > 0 ? rescaled(storage.magnitudes[at], storage.values[at], old.value) : 0;
     update.tags[i] = 0;
     update.terms[i] = before + terms.terms;

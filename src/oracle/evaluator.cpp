@@ -60,8 +60,8 @@ Lanes Evaluator::evaluate(int index, const Points& points) {
 
 Number Evaluator::perturbed(Number number) {
   if (!noise_ || !std::isfinite(number.value) || !(number.error > 0)) return {number.value, noise_ ? 0 : number.error};
-  // Just less than allowed, as the f64 arithmetic of the bounds rounds too.
-  const double error = (1 - 0x1p-20) * number.error;
+  // Just less than allowed: the bounds are of first order in the roundings.
+  const double error = (1 - 0x1p-12) * number.error;
   return {number.value + (noise_->next() % 2 == 0 ? error : -error), 0};
 }
 

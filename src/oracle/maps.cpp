@@ -75,7 +75,8 @@ bool fast_bounds(Function function, double u, std::size_t n, const Arrays& x) {
         const double v = x.a[i] + sign * x.b[i];
         const double e = x.a_error[i] + x.b_error[i];
         x.value[i] = v;
-        x.error[i] = e + (u * (std::fabs(v) + e) + tiny);
+        const bool rounds = v != 0 || e > 0;  // 0 + 0 is exact
+        x.error[i] = e + (rounds ? u * (std::fabs(v) + e) + tiny : 0);
       }
       return true;
     }

@@ -90,9 +90,8 @@ class Assigner {
   void orient(TaskId id) {
     const task::Product& p = *graph_[id].product;
     ProductPlace place;
-    const auto known = std::find_if(result_.domains.begin(), result_.domains.end(), [&](const auto& d) {
-      return contains(d.first, p.m) && contains(d.first, p.n);
-    });
+    const auto known = std::find_if(result_.domains.begin(), result_.domains.end(),
+                                    [&](const auto& d) { return contains(d.first, p.m) && contains(d.first, p.n); });
     AxisId rows = p.m;
     if (known != result_.domains.end()) {
       rows = known->first[0];
@@ -117,9 +116,8 @@ class Assigner {
     const bool masked = masks_points(context, p.k);
     const bool a_computed = !loaded(p.a);
     if (a_computed || masked) {
-      const auto known = std::find_if(result_.domains.begin(), result_.domains.end(), [&](const auto& d) {
-        return contains(d.first, p.m) && contains(d.first, p.k);
-      });
+      const auto known = std::find_if(result_.domains.begin(), result_.domains.end(),
+                                      [&](const auto& d) { return contains(d.first, p.m) && contains(d.first, p.k); });
       if (known == result_.domains.end()) {
         if (partition_.local(p.m) % 64 == 0) {
           add_domain(p.m, p.k);
@@ -252,7 +250,8 @@ Layout domain_layout(const task::Graph& graph, const Partition& partition, const
   }
   const auto& kernel = graph.kernel;
   int vector = 8;
-  for (const auto& tensor : kernel.tensors) vector = std::min(vector, std::max(1, 128 / std::max(8, bits(tensor.type))));
+  for (const auto& tensor : kernel.tensors)
+    vector = std::min(vector, std::max(1, 128 / std::max(8, bits(tensor.type))));
   if (!partition.has_products) {
     // The widest tile of the kernel gives the layout; smaller ones are its slices.
     std::vector<AxisId> all;
@@ -291,7 +290,9 @@ Masking masking(const task::Graph& graph, const Partition& partition, AxisId axi
   return result;
 }
 
-Result<Assignment> assign(const task::Graph& graph, const Partition& partition) { return Assigner(graph, partition).run(); }
+Result<Assignment> assign(const task::Graph& graph, const Partition& partition) {
+  return Assigner(graph, partition).run();
+}
 
 std::string print(const task::Graph& graph, const Partition& partition, const Assignment& assignment) {
   std::string text = fmt::format("assignment {}\n", graph.kernel.name);
@@ -306,8 +307,8 @@ std::string print(const task::Graph& graph, const Partition& partition, const As
   }
   for (const auto& [id, place] : assignment.products) {
     const task::Product p = oriented(graph, assignment, id);
-    text += fmt::format("  product rows {} columns {} over {}: a {} from {}, b {} from shared\n", graph.kernel[p.m].name,
-                        graph.kernel[p.n].name, graph.kernel[p.k].name, graph.kernel[p.a].name,
+    text += fmt::format("  product rows {} columns {} over {}: a {} from {}, b {} from shared\n",
+                        graph.kernel[p.m].name, graph.kernel[p.n].name, graph.kernel[p.k].name, graph.kernel[p.a].name,
                         place.a_in_registers ? "registers" : "shared", graph.kernel[p.b].name);
   }
   (void)partition;

@@ -1,6 +1,6 @@
 // Where every value lives: its register layout, and for what the tensor core or several threads read, a tile in shared
-// memory. Layouts are inferred by priority: products fix the values around them, everything else follows by slicing, and what
-// no product reaches is spread for coalesced access.
+// memory. Layouts are inferred by priority: products fix the values around them, everything else follows by slicing,
+// and what no product reaches is spread for coalesced access.
 #pragma once
 
 #include <map>
@@ -39,7 +39,7 @@ struct ProductPlace {
 };
 
 struct Assignment {
-  std::vector<Place> values;                       // by value index
+  std::vector<Place> values;  // by value index
   std::map<task::TaskId, ProductPlace> products;
   std::vector<std::pair<std::vector<kernel::AxisId>, layout::Layout>> domains;  // known 2-d domains: axes (rows, cols)
 
@@ -53,8 +53,8 @@ struct Assignment {
 // The product with a as rows operand, after swapping.
 [[nodiscard]] task::Product oriented(const task::Graph& graph, const Assignment& assignment, task::TaskId task);
 
-// Whether values over `axis` must be masked before they are reduced over it in this loop: the tile may reach past the axis' end,
-// or `where` cuts it in a way that reading zeros does not cover.
+// Whether values over `axis` must be masked before they are reduced over it in this loop: the tile may reach past the
+// axis' end, or `where` cuts it in a way that reading zeros does not cover.
 struct Masking {
   bool ragged = false;       // the last tile is partial
   bool conditioned = false;  // `where` says something about single points

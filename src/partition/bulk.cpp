@@ -61,14 +61,17 @@ class Viewer {
       return no("the contiguous dim is not indexed by a tiled axis alone");
     }
     merge_uniform();
-    if (view_.dims.size() > rank_limit) return no(fmt::format("{} dims, the copy engine has {}", view_.dims.size(), rank_limit));
+    if (view_.dims.size() > rank_limit)
+      return no(fmt::format("{} dims, the copy engine has {}", view_.dims.size(), rank_limit));
     for (std::size_t d = 1; d < view_.dims.size(); ++d) {
       std::int64_t known = view_.dims[d].stride_factor * element_bits / 8;
       bool dynamic = false;
       for (const ExprId s : view_.dims[d].stride) {
         const auto size = known_size(kernel_, s);
-        if (size) known *= std::max<std::int64_t>(1, *size);
-        else dynamic = true;
+        if (size)
+          known *= std::max<std::int64_t>(1, *size);
+        else
+          dynamic = true;
       }
       if (known % 16 == 0) continue;
       if (!dynamic) return no(fmt::format("a stride of {} bytes is no multiple of 16", known));
@@ -135,8 +138,9 @@ class Viewer {
         continue;
       }
       // high's stride is low's stride times low's extent, as both index whole dims.
-      low.coordinate = task::call(kernel_, Function::add, ScalarType::i32,
-                                  {task::call(kernel_, Function::mul, ScalarType::i32, {high.coordinate, low.extent}), low.coordinate});
+      low.coordinate = task::call(
+          kernel_, Function::add, ScalarType::i32,
+          {task::call(kernel_, Function::mul, ScalarType::i32, {high.coordinate, low.extent}), low.coordinate});
       low.extent = task::call(kernel_, Function::mul, ScalarType::i32, {high.extent, low.extent});
       view_.dims.erase(view_.dims.begin() + static_cast<std::ptrdiff_t>(d) + 1);
     }
@@ -151,7 +155,8 @@ class Viewer {
 
 }  // namespace
 
-BulkAnswer bulk_view(Kernel& kernel, const std::set<AxisId>& tiled, TensorId tensor, const std::vector<ExprId>& indices) {
+BulkAnswer bulk_view(Kernel& kernel, const std::set<AxisId>& tiled, TensorId tensor,
+                     const std::vector<ExprId>& indices) {
   return Viewer(kernel, tiled, tensor, indices).run();
 }
 

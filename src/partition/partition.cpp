@@ -44,9 +44,8 @@ class Propagator {
   bool streamed(AxisId a) const { return graph_.kernel[a].kind == AxisKind::streamed; }
 
   bool computed(ValueId v) const {
-    return std::none_of(graph_.tasks.begin(), graph_.tasks.end(), [&](const task::Task& t) {
-      return t.kind == task::TaskKind::load && t.writes == v;
-    });
+    return std::none_of(graph_.tasks.begin(), graph_.tasks.end(),
+                        [&](const task::Task& t) { return t.kind == task::TaskKind::load && t.writes == v; });
   }
 
   // The row axis: in the most products, best beside an operand that is computed (it can then stay in registers).
@@ -68,7 +67,8 @@ class Propagator {
   }
 
   bool rows_somewhere(AxisId axis) const {
-    return std::any_of(products_.begin(), products_.end(), [&](const task::Product& p) { return p.m == axis || p.n == axis; });
+    return std::any_of(products_.begin(), products_.end(),
+                       [&](const task::Product& p) { return p.m == axis || p.n == axis; });
   }
 
   Result<int> product_tile(AxisId axis) const {
@@ -99,17 +99,19 @@ class Propagator {
   Result<int> element_tile(AxisId axis) const {
     const auto extent = task::static_extent(graph_.kernel, axis);
     const std::int64_t known = std::max<std::int64_t>(1, extent.value_or(1 << 20));
-    const std::int64_t whole = known <= 1024 ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(known)))
-                                             : round_up(known, 1024);
+    const std::int64_t whole = known <= 1024
+                                   ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(known)))
+                                   : round_up(known, 1024);
     const auto others = static_cast<std::int64_t>(graph_.tiled.size());
     if (parallel(axis) || streamed(axis)) {
       const std::int64_t budget = others > 1 ? 64 : choice_.element;
       return static_cast<int>(std::min(whole, budget));
     }
     if (!extent) {
-      return fail_at(graph_.kernel.file, graph_.kernel[axis].span,
-                     fmt::format("axis '{}' must stay on chip whole, but its size is dynamic", graph_.kernel[axis].name),
-                     fmt::format("fix it with --dim, or stream it: for {}: ...", graph_.kernel[axis].name));
+      return fail_at(
+          graph_.kernel.file, graph_.kernel[axis].span,
+          fmt::format("axis '{}' must stay on chip whole, but its size is dynamic", graph_.kernel[axis].name),
+          fmt::format("fix it with --dim, or stream it: for {}: ...", graph_.kernel[axis].name));
     }
     return static_cast<int>(whole);
   }
@@ -159,9 +161,10 @@ std::string print(const task::Graph& graph, const Partition& partition) {
     }
   }
   static constexpr const char* orders[] = {"single", "persistent", "dynamic"};
-  text += fmt::format("\n  lanes {}{}\n  work {} raster {} cluster {}\n", partition.lanes,
-                      partition.row.valid() ? " over " + graph.kernel[partition.row].name : "",
-                      orders[static_cast<int>(partition.choice.order)], partition.choice.raster, partition.choice.cluster);
+  text +=
+      fmt::format("\n  lanes {}{}\n  work {} raster {} cluster {}\n", partition.lanes,
+                  partition.row.valid() ? " over " + graph.kernel[partition.row].name : "",
+                  orders[static_cast<int>(partition.choice.order)], partition.choice.raster, partition.choice.cluster);
   text += "  TileShapes in a lane\n";
   for (std::size_t i = 0; i < graph.kernel.values.size(); ++i) {
     const auto dims = shape(graph, partition, ValueId(i));

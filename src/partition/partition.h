@@ -1,5 +1,5 @@
-// How the work is cut: a tile for every axis (Propagate infers all TileShapes from output and reduction tiles), the axis
-// whose rows are split over computing lanes (warpgroups), and how the tiles are spread over execution units.
+// How the work is cut: a tile for every axis (Propagate infers all TileShapes from output and reduction tiles), the
+// axis whose rows are split over computing lanes (warpgroups), and how the tiles are spread over execution units.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,17 @@ struct Choice {
   int lanes = 2;       // computing warpgroups
   int element = 1024;  // elements a block's tile has where no product fixes it
   Order order = Order::single;
-  int raster = 1;      // row tiles that neighbouring work items walk before the next column tile
+  int raster = 1;  // row tiles that neighbouring work items walk before the next column tile
   int cluster = 1;
   bool operator==(const Choice&) const = default;
 };
 
 struct Partition {
   Choice choice;
-  std::vector<int> tile;                 // by axis index; 1 where the axis is uniform within a work item
-  kernel::AxisId row;                    // split over lanes; invalid when every lane holds everything
+  std::vector<int> tile;  // by axis index; 1 where the axis is uniform within a work item
+  kernel::AxisId row;     // split over lanes; invalid when every lane holds everything
   int lanes = 1;
-  std::vector<kernel::AxisId> walk;      // parallel axes, slowest first
+  std::vector<kernel::AxisId> walk;  // parallel axes, slowest first
   bool has_products = false;
 
   [[nodiscard]] int extent(kernel::AxisId axis) const { return tile[static_cast<std::size_t>(axis.index)]; }

@@ -78,8 +78,9 @@ struct Tensor {
 enum class Swizzle : std::uint8_t { none, bytes32, bytes64, bytes128 };
 
 // A tile of shared memory: `rows` x `cols`, columns contiguous in global memory; `slots` of them. With a swizzle, the
-// columns are cut into boxes as wide as the swizzle span, box after box, each rows x span, 16-byte chunks permuted within groups
-// of 8 rows (as the copy engine does it); slots are then aligned to 1024 bytes. Without: dense row-major, 128-byte aligned slots.
+// columns are cut into boxes as wide as the swizzle span, box after box, each rows x span, 16-byte chunks permuted
+// within groups of 8 rows (as the copy engine does it); slots are then aligned to 1024 bytes. Without: dense row-major,
+// 128-byte aligned slots.
 struct Buffer {
   std::string name;
   ScalarType type = ScalarType::f16;
@@ -92,15 +93,16 @@ struct Buffer {
 };
 
 // A ring of slots between a filling role and its readers: one `full` and one `empty` barrier a slot. All its buffers
-// have `depth` slots and are filled and freed together. Every role instance has its own cursor, starting at 0; the slot is
-// cursor % depth, the phase (cursor / depth) % 2. `full` completes after `full_arrivals` arrivals and `bytes` of bulk copies.
+// have `depth` slots and are filled and freed together. Every role instance has its own cursor, starting at 0; the slot
+// is cursor % depth, the phase (cursor / depth) % 2. `full` completes after `full_arrivals` arrivals and `bytes` of
+// bulk copies.
 struct Ring {
   std::string name;
   int depth = 1;
-  int full_arrivals = 1;       // role instances that commit (one for a bulk filler)
-  int empty_arrivals = 1;      // role instances that release (in the whole cluster when `multicast`)
-  std::int64_t bytes = 0;      // bytes of bulk copies per fill into one block; 0: filled by threads
-  bool multicast = false;      // bulk copies go to every block of the cluster, each block issuing its share of the rows
+  int full_arrivals = 1;   // role instances that commit (one for a bulk filler)
+  int empty_arrivals = 1;  // role instances that release (in the whole cluster when `multicast`)
+  std::int64_t bytes = 0;  // bytes of bulk copies per fill into one block; 0: filled by threads
+  bool multicast = false;  // bulk copies go to every block of the cluster, each block issuing its share of the rows
 };
 
 // A hardware barrier of `participants` role instances; `count` of them (indexed).
@@ -115,10 +117,10 @@ struct TensorMap {
   std::string name;
   TensorId tensor;
   struct MapDim {
-    ExprId extent;   // elements
-    ExprId stride;   // elements; that of the innermost is 1
-    int box = 1;     // elements a copy moves along it; the innermost may exceed the swizzle span (then several boxes)
-    int step = 1;    // elements between neighbours of the box (convolution strides)
+    ExprId extent;  // elements
+    ExprId stride;  // elements; that of the innermost is 1
+    int box = 1;    // elements a copy moves along it; the innermost may exceed the swizzle span (then several boxes)
+    int step = 1;   // elements between neighbours of the box (convolution strides)
   };
   std::vector<MapDim> dims;
   Swizzle swizzle = Swizzle::bytes128;
@@ -166,8 +168,8 @@ struct If {  // uniform condition
   Block otherwise;
 };
 
-// A per-element predicate over the tile `domain`; the body (Map only) runs where any element held by the warp satisfies it.
-// Skipping is only an optimisation: the body's own selects keep what must stay.
+// A per-element predicate over the tile `domain`; the body (Map only) runs where any element held by the warp satisfies
+// it. Skipping is only an optimisation: the body's own selects keep what must stay.
 struct IfAny {
   layout::Layout domain;
   ExprId predicate;
@@ -203,8 +205,8 @@ struct BufferRef {
   int lag = 0;
 };
 
-// By the copy engine, issued by one thread: tile of `map` at `coordinates` (innermost first) into the buffer (rows are the
-// map's outer dims flattened, innermost fastest); completes on the ring's `full`.
+// By the copy engine, issued by one thread: tile of `map` at `coordinates` (innermost first) into the buffer (rows are
+// the map's outer dims flattened, innermost fastest); completes on the ring's `full`.
 struct CopyBulk {
   BufferRef target;
   MapId map;
@@ -243,7 +245,8 @@ struct StoreShared {
   ExprId row;
   ExprId col;
 };
-// By the copy engine, issued by one thread of one instance: rows [row, row + map's rows) of the buffer to global memory, as one committed group.
+// By the copy engine, issued by one thread of one instance: rows [row, row + map's rows) of the buffer to global
+// memory, as one committed group.
 struct BulkStore {
   BufferRef source;
   ExprId row;
@@ -265,7 +268,8 @@ struct Operand {
 };
 
 // Issues accumulator[M, N] (+)= A[M, K] * B[N, K]^T, asynchronously: done after a commit and the wait for its group.
-// Until then neither accumulator nor operands may be touched (other products of the same instance may add to the accumulator).
+// Until then neither accumulator nor operands may be touched (other products of the same instance may add to the
+// accumulator).
 struct Mma {
   FragmentId accumulator;
   Operand a;
@@ -285,9 +289,9 @@ struct Map {  // every element of the fragment, on its layout
 };
 
 // target[kept] = op over the other dims of `domain` of `value`, joined with the old target when `accumulate`.
-// With a residual, the last domain dim j is not reduced completely: the target has one more, last dim q = (j / stride) % extent
-// (the partial results stay in their lanes). Order of combination is fixed by the layout. Reducing over warp digits needs
-// `scratch` (4 warps x target elements, f32).
+// With a residual, the last domain dim j is not reduced completely: the target has one more, last dim q = (j / stride)
+// % extent (the partial results stay in their lanes). Order of combination is fixed by the layout. Reducing over warp
+// digits needs `scratch` (4 warps x target elements, f32).
 enum class ReduceOp : std::uint8_t { sum, max, min };
 struct Residual {
   int stride = 1;
@@ -304,8 +308,8 @@ struct Reduce {
   BufferId scratch;
 };
 
-// target = source moved to the target's layout (same shape and type), through `scratch` shared by the instance's threads
-// (rows = instances * elements of the tile; invalid: by shuffles or register moves only).
+// target = source moved to the target's layout (same shape and type), through `scratch` shared by the instance's
+// threads (rows = instances * elements of the tile; invalid: by shuffles or register moves only).
 struct Relayout {
   FragmentId target;
   FragmentId source;
@@ -320,7 +324,8 @@ struct BarrierArrive {
   BarrierId barrier;
   std::optional<ExprId> index;
 };
-struct ProxyFence {};   // shared memory written by this instance's threads becomes visible to async units (before a barrier or commit)
+struct ProxyFence {
+};  // shared memory written by this instance's threads becomes visible to async units (before a barrier or commit)
 struct ClusterSync {};  // all instances of all roles of the cluster
 
 struct Instr {
@@ -336,15 +341,16 @@ struct Instr {
 // --- the program -------------------------------------------------------------------------------------------------
 
 enum class RoleKind : std::uint8_t {
-  copier,    // one warp issuing bulk copies from one thread (its warpgroup's other warps idle), or four warps of plain copies
+  copier,    // one warp issuing bulk copies from one thread (its warpgroup's other warps idle), or four warps of plain
+             // copies
   computer,  // a warpgroup issuing products and arithmetic
 };
 
 struct Role {
   std::string name;
   RoleKind kind = RoleKind::computer;
-  int instances = 1;   // warpgroups
-  int registers = 0;   // budget a thread; 0: as launched
+  int instances = 1;  // warpgroups
+  int registers = 0;  // budget a thread; 0: as launched
   Block body;
 };
 
@@ -362,9 +368,9 @@ struct Program {
   std::vector<Role> roles;
   std::vector<ExprId> requirements;  // over params: what the host checks before launch (alignment of strides, ...)
   int cluster = 1;
-  int blocks_per_unit = 1;           // resident blocks an EU is meant to hold
-  std::int64_t shared_bytes = 0;     // set by legalisation, barriers included
-  std::string generic_reason;        // empty: specialised
+  int blocks_per_unit = 1;        // resident blocks an EU is meant to hold
+  std::int64_t shared_bytes = 0;  // set by legalisation, barriers included
+  std::string generic_reason;     // empty: specialised
 
   [[nodiscard]] const Param& operator[](ParamId id) const { return params[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] const Tensor& operator[](TensorId id) const { return tensors[static_cast<std::size_t>(id.index)]; }
@@ -372,7 +378,9 @@ struct Program {
   [[nodiscard]] const Buffer& operator[](BufferId id) const { return buffers[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] const Ring& operator[](RingId id) const { return rings[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] const Barrier& operator[](BarrierId id) const { return barriers[static_cast<std::size_t>(id.index)]; }
-  [[nodiscard]] const Fragment& operator[](FragmentId id) const { return fragments[static_cast<std::size_t>(id.index)]; }
+  [[nodiscard]] const Fragment& operator[](FragmentId id) const {
+    return fragments[static_cast<std::size_t>(id.index)];
+  }
   [[nodiscard]] const Var& operator[](VarId id) const { return vars[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] const Expr& operator[](ExprId id) const { return exprs[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] const Role& operator[](RoleId id) const { return roles[static_cast<std::size_t>(id.index)]; }
@@ -391,8 +399,8 @@ struct Program {
 // Width of a box of a swizzled buffer in bytes: 32, 64 or 128; 0 without a swizzle (a row is then not cut).
 [[nodiscard]] int swizzle_bytes(Swizzle swizzle);
 
-// Static well-formedness: ids in range, types, shapes, operand layouts (register_map exists), roles, capacities given as
-// numbers. A program that fails here is a bug of whoever made it; hand-edited text gets the message.
+// Static well-formedness: ids in range, types, shapes, operand layouts (register_map exists), roles, capacities given
+// as numbers. A program that fails here is a bug of whoever made it; hand-edited text gets the message.
 [[nodiscard]] Result<void> validate(const Program& program);
 
 // The text form: print and parse are inverse, up to names that are not unique or no identifiers (they get a suffix) and

@@ -26,8 +26,8 @@ class Greedy {
   // Straight stretches between loops are ordered on their own; a loop without inner loops may be pipelined.
   void place(const std::vector<task::Node>& nodes, bool in_loop) {
     const bool pipelined = in_loop && std::none_of(nodes.begin(), nodes.end(), [](const task::Node& n) {
-      return std::holds_alternative<task::LoopNode>(n.item);
-    });
+                             return std::holds_alternative<task::LoopNode>(n.item);
+                           });
     std::vector<TaskId> straight;
     for (const task::Node& node : nodes) {
       if (const auto* id = std::get_if<TaskId>(&node.item)) {
@@ -51,7 +51,8 @@ class Greedy {
       tasks.push_back(*id);
     }
     int stages = 1;
-    for (const Entry& e : order_body(graph_, assignment_, tasks, true, choice_.overlap)) stages = std::max(stages, e.stage + 1);
+    for (const Entry& e : order_body(graph_, assignment_, tasks, true, choice_.overlap))
+      stages = std::max(stages, e.stage + 1);
     return stages;
   }
 

@@ -30,8 +30,8 @@ bool touches(const std::set<ValueId>& a, const std::set<ValueId>& b) {
 // keep their order by being issued in order; a wait for one does not stand against the issue of the next.
 bool conflict(const Step& x, const Step& y) {
   const auto relaxed = [](const Step& wait, const Step& issue) {
-    return wait.entry.part == Part::wait && issue.entry.part == Part::issue && issue.accumulator && wait.writes.contains(*issue.accumulator) &&
-           wait.entry.task != issue.entry.task;
+    return wait.entry.part == Part::wait && issue.entry.part == Part::issue && issue.accumulator &&
+           wait.writes.contains(*issue.accumulator) && wait.entry.task != issue.entry.task;
   };
   std::set<ValueId> xw = x.writes, yw = y.writes, xr = x.reads, yr = y.reads;
   if (relaxed(x, y)) {
@@ -78,7 +78,8 @@ class BodyOrder {
     while (order.size() < n) {
       std::optional<std::size_t> best;
       for (std::size_t x = 0; x < n; ++x) {
-        const bool ready = !done[x] && std::all_of(before[x].begin(), before[x].end(), [&](std::size_t y) { return done[y]; });
+        const bool ready =
+            !done[x] && std::all_of(before[x].begin(), before[x].end(), [&](std::size_t y) { return done[y]; });
         if (ready && (!best || better(x, *best, height))) best = x;
       }
       if (!best) return {};  // a cycle: this choice of stages is not possible
@@ -209,7 +210,8 @@ class BodyOrder {
     const Step& b = steps_[y];
     if (rank(a) != rank(b)) return rank(a) < rank(b);
     if (a.entry.part == Part::wait) {  // groups finish in the order they were issued; older iterations first
-      if (a.entry.stage != b.entry.stage && (issued_at(a) < 0 || issued_at(b) < 0)) return a.entry.stage > b.entry.stage;
+      if (a.entry.stage != b.entry.stage && (issued_at(a) < 0 || issued_at(b) < 0))
+        return a.entry.stage > b.entry.stage;
       return issued_at(a) < issued_at(b);
     }
     if (a.entry.part == Part::issue) {

@@ -12,7 +12,8 @@ using task::Task;
 using task::TaskId;
 using task::TaskKind;
 
-Composer::Composer(const task::Graph& graph, const partition::Partition& partition, const partition::Assignment& assignment)
+Composer::Composer(const task::Graph& graph, const partition::Partition& partition,
+                   const partition::Assignment& assignment)
     : graph_(graph), partition_(partition), assignment_(assignment) {}
 
 std::vector<Item>& Composer::body(bool copier) {

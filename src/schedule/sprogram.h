@@ -1,6 +1,6 @@
-// The sProgram: for every lane a tree of sequences and loops over sTasks, each with its unit and its stage, and the barrier-sTasks
-// that wait for asynchronous ones. A loop with two stages is software-pipelined: a stage-1 task of iteration n runs beside the
-// stage-0 tasks of iteration n + 1.
+// The sProgram: for every lane a tree of sequences and loops over sTasks, each with its unit and its stage, and the
+// barrier-sTasks that wait for asynchronous ones. A loop with two stages is software-pipelined: a stage-1 task of
+// iteration n runs beside the stage-0 tasks of iteration n + 1.
 //
 // Only the primitives of Composer build one: append and wait (propagate is the partition's).
 #pragma once
@@ -96,8 +96,8 @@ class Composer {
   std::vector<LoopTree> open_copier_;
 };
 
-// The greedy policy: in each body a list schedule that issues asynchronous tasks as early as their operands allow, longest way to the
-// end first, and waits as late as possible.
+// The greedy policy: in each body a list schedule that issues asynchronous tasks as early as their operands allow,
+// longest way to the end first, and waits as late as possible.
 [[nodiscard]] Result<Program> greedy(const task::Graph& graph, const partition::Partition& partition,
                                      const partition::Assignment& assignment, const Choice& choice);
 

@@ -1,5 +1,5 @@
-// The joint search: tiles, lanes, ring depths, overlap and order of work are tried together; each candidate is scheduled, checked
-// against registers and shared memory, and timed by simulation. Offline and deterministic.
+// The joint search: tiles, lanes, ring depths, overlap and order of work are tried together; each candidate is
+// scheduled, checked against registers and shared memory, and timed by simulation. Offline and deterministic.
 #pragma once
 
 #include <string>

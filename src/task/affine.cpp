@@ -95,10 +95,18 @@ Conjunction conjunction(const Kernel& kernel, ExprId condition, const std::set<A
       result.inequalities.push_back(form);
     };
     switch (e.function) {
-      case Function::lt: at_least_zero(*b, *a, 1); break;
-      case Function::le: at_least_zero(*b, *a, 0); break;
-      case Function::gt: at_least_zero(*a, *b, 1); break;
-      case Function::ge: at_least_zero(*a, *b, 0); break;
+      case Function::lt:
+        at_least_zero(*b, *a, 1);
+        break;
+      case Function::le:
+        at_least_zero(*b, *a, 0);
+        break;
+      case Function::gt:
+        at_least_zero(*a, *b, 1);
+        break;
+      case Function::ge:
+        at_least_zero(*a, *b, 0);
+        break;
       default:
         at_least_zero(*b, *a, 0);
         at_least_zero(*a, *b, 0);

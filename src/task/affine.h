@@ -1,5 +1,5 @@
-// Affine analysis of conditions and indices over the tiled axes: what a loop's `where` says about tile bounds, which tiles it
-// leaves whole, and which rows it leaves without a point.
+// Affine analysis of conditions and indices over the tiled axes: what a loop's `where` says about tile bounds, which
+// tiles it leaves whole, and which rows it leaves without a point.
 #pragma once
 
 #include <map>

@@ -61,13 +61,15 @@ class Closure {
 };
 
 // The first value below `id` that is read at a bound axis which is not its own: that axis and the value's.
-std::optional<std::pair<AxisId, AxisId>> foreign_axis(const Kernel& kernel, ExprId id, const std::vector<AxisId>& bound) {
+std::optional<std::pair<AxisId, AxisId>> foreign_axis(const Kernel& kernel, ExprId id,
+                                                      const std::vector<AxisId>& bound) {
   const Expr& e = kernel[id];
   if (e.kind == Expr::Kind::value) {
     for (std::size_t i = 0; i < e.args.size() && i < kernel[e.value].axes.size(); ++i) {
       const Expr& at = kernel[e.args[i]];
       const AxisId own = kernel[e.value].axes[i];
-      if (at.kind == Expr::Kind::axis && at.axis != own && std::find(bound.begin(), bound.end(), at.axis) != bound.end()) {
+      if (at.kind == Expr::Kind::axis && at.axis != own &&
+          std::find(bound.begin(), bound.end(), at.axis) != bound.end()) {
         return std::pair(at.axis, own);
       }
     }

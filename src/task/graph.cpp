@@ -15,7 +15,8 @@ using namespace kernel;
 namespace {
 
 std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
@@ -113,7 +114,8 @@ class Builder {
     const auto tiled_count = [&](const auto& list) {
       return std::count_if(list.begin(), list.end(), [&](AxisId a) { return graph_.tiled.contains(a); });
     };
-    const bool plain = e.kind == Expr::Kind::value && e.type == k()[store.tensor].type && tiled_count(order) == tiled_count(k()[e.value].axes);
+    const bool plain = e.kind == Expr::Kind::value && e.type == k()[store.tensor].type &&
+                       tiled_count(order) == tiled_count(k()[e.value].axes);
     if (!plain) {
       const ValueId tile = add_value(k(), lower_case(k()[store.tensor].name) + "_tile", k()[store.tensor].type, order);
       add_map(tile, false, copy.expr, std::nullopt, span);
@@ -157,10 +159,11 @@ class Builder {
     bool data_dependent = !values_of(k(), access).empty();
     for (const ExprId arg : e.args) data_dependent = data_dependent || has_access(arg);
     if (data_dependent) {
-      error_.diagnostics.push_back({k().file, span,
-                                    fmt::format("an index of '{}' is read from a tensor; gather accesses are not scheduled yet",
-                                                k()[e.tensor].name),
-                                    "index with axes, dims and constants"});
+      error_.diagnostics.push_back(
+          {k().file, span,
+           fmt::format("an index of '{}' is read from a tensor; gather accesses are not scheduled yet",
+                       k()[e.tensor].name),
+           "index with axes, dims and constants"});
     }
     std::size_t level = scopes_.size() - 1;
     while (level > 0 && !axes.contains(*scopes_[level].axis)) --level;
@@ -191,7 +194,8 @@ class Builder {
 
   bool has_access(ExprId id) {
     const Expr& e = k()[id];
-    return e.kind == Expr::Kind::access || std::any_of(e.args.begin(), e.args.end(), [&](ExprId a) { return has_access(a); });
+    return e.kind == Expr::Kind::access ||
+           std::any_of(e.args.begin(), e.args.end(), [&](ExprId a) { return has_access(a); });
   }
 
   void add_reduction(ValueId target, bool accumulate, ExprId reduce, SourceSpan span) {
@@ -244,18 +248,18 @@ class Builder {
       if (access.kind != Expr::Kind::access) continue;
       for (std::size_t d = 0; d < access.args.size(); ++d) {
         const auto index = linear(k(), access.args[d], graph_.tiled);
-        const ExprId past = call(k(), Function::sub, ScalarType::i32,
-                                 {call(k(), Function::sub, ScalarType::i32,
-                                       {k()[access.tensor].shape[d], literal(k(), 1, ScalarType::i32)}),
-                                  access.args[d]});
+        const ExprId past = call(
+            k(), Function::sub, ScalarType::i32,
+            {call(k(), Function::sub, ScalarType::i32, {k()[access.tensor].shape[d], literal(k(), 1, ScalarType::i32)}),
+             access.args[d]});
         const auto room = linear(k(), past, graph_.tiled);
         if (index) bounds.push_back(*index);
         if (room) bounds.push_back(*room);
       }
     }
     return c.opaque.empty() && std::all_of(c.inequalities.begin(), c.inequalities.end(), [&](const Linear& form) {
-      return std::any_of(bounds.begin(), bounds.end(), [&](const Linear& bound) { return equal(form, bound); });
-    });
+             return std::any_of(bounds.begin(), bounds.end(), [&](const Linear& bound) { return equal(form, bound); });
+           });
   }
 
   // A product's operand as a plain 16-bit value.
@@ -344,8 +348,10 @@ std::string print(const Graph& graph) {
   std::string text = kernel::print(out);
   text += "\n// sTasks in order: kind @ target_sEU: writes <- reads\n";
   for (const Task& task : graph.tasks) {
-    std::string line = fmt::format("//   {} @ {}:", kinds[static_cast<int>(task.kind)], units[static_cast<int>(task.unit)]);
-    if (task.writes) line += fmt::format(" {}{}", graph.kernel[*task.writes].name, task.accumulates ? " (accumulates)" : "");
+    std::string line =
+        fmt::format("//   {} @ {}:", kinds[static_cast<int>(task.kind)], units[static_cast<int>(task.unit)]);
+    if (task.writes)
+      line += fmt::format(" {}{}", graph.kernel[*task.writes].name, task.accumulates ? " (accumulates)" : "");
     line += " <-";
     for (const ValueId v : task.reads) line += " " + graph.kernel[v].name;
     if (task.product) {

@@ -1,6 +1,6 @@
-// The sTask-graph: a kernel in normal form (every statement is one load, map, reduction, product or store) with, for each
-// statement, the unit that runs it and what it reads and writes. The tree of loops is kept; dependences follow from the
-// order of statements over mutable values, loop-carried ones from the order in the loop body.
+// The sTask-graph: a kernel in normal form (every statement is one load, map, reduction, product or store) with, for
+// each statement, the unit that runs it and what it reads and writes. The tree of loops is kept; dependences follow
+// from the order of statements over mutable values, loop-carried ones from the order in the loop body.
 //
 // The graph knows which axes are tiled, never how large a tile is.
 #pragma once
@@ -40,8 +40,8 @@ struct Task {
   kernel::StatementId statement;
   std::vector<kernel::ValueId> reads;
   std::optional<kernel::ValueId> writes;
-  bool accumulates = false;          // reads what it writes
-  std::optional<Product> product;    // mma only
+  bool accumulates = false;        // reads what it writes
+  std::optional<Product> product;  // mma only
 };
 
 struct Node;

@@ -11,8 +11,8 @@ namespace pipethreader::task {
 
 // sum over K of x * y with two 16-bit operands of one type, rows M only in x, columns N only in y.
 struct ProductShape {
-  kernel::ExprId x, y;                 // the operands (16-bit expressions)
-  std::vector<kernel::AxisId> m, n, k; // all axes of each group, in axis order
+  kernel::ExprId x, y;                  // the operands (16-bit expressions)
+  std::vector<kernel::AxisId> m, n, k;  // all axes of each group, in axis order
 };
 
 // The shape of a reduction as a product, if it is one.

@@ -144,9 +144,12 @@ ValueId add_value(Kernel& kernel, const std::string& stem, ScalarType type, std:
 
 double identity(ReduceOp op) {
   switch (op) {
-    case ReduceOp::sum: return 0;
-    case ReduceOp::max: return -std::numeric_limits<double>::infinity();
-    case ReduceOp::min: return std::numeric_limits<double>::infinity();
+    case ReduceOp::sum:
+      return 0;
+    case ReduceOp::max:
+      return -std::numeric_limits<double>::infinity();
+    case ReduceOp::min:
+      return std::numeric_limits<double>::infinity();
   }
   return 0;
 }

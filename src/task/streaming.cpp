@@ -33,9 +33,8 @@ ReductionKind classify(const Kernel& kernel, ExprId reduce, const std::set<AxisI
   if (const auto shape = product_shape(kernel, reduce)) {
     const std::set<AxisId> x = axes_of(kernel, shape->x);
     const std::set<AxisId> y = axes_of(kernel, shape->y);
-    const bool batch_tiled = std::any_of(x.begin(), x.end(), [&](AxisId a) {
-      return y.contains(a) && is_tiled(a) && !contains(shape->k, a);
-    });
+    const bool batch_tiled = std::any_of(
+        x.begin(), x.end(), [&](AxisId a) { return y.contains(a) && is_tiled(a) && !contains(shape->k, a); });
     if (!batch_tiled && only_tiled(shape->m, tiled) && only_tiled(shape->n, tiled) && only_tiled(shape->k, tiled)) {
       return ReductionKind::product;
     }
@@ -86,7 +85,8 @@ class Streamer {
       for (auto it = r.axes.rbegin(); it != r.axes.rend(); ++it) {
         if (kernel_[*it].kind != AxisKind::reduced) continue;
         const auto extent = static_extent(kernel_, *it);
-        const bool fits = extent && *extent > 0 && *extent <= resident && (kind != ReductionKind::product || tiled_.contains(*it));
+        const bool fits =
+            extent && *extent > 0 && *extent <= resident && (kind != ReductionKind::product || tiled_.contains(*it));
         if (fits) {
           resident /= std::max<std::int64_t>(1, *extent);
         } else {
@@ -131,7 +131,8 @@ class Streamer {
         } else {
           definitions.push_back(id);
         }
-      } else if (const auto* assign = std::get_if<Assign>(&statement.node); assign && reduces_over(assign->expr, axis)) {
+      } else if (const auto* assign = std::get_if<Assign>(&statement.node);
+                 assign && reduces_over(assign->expr, axis)) {
         Assign copy = *assign;
         copy.expr = looped(copy.expr, axis, definitions, statement.span, out);
         out.push_back(add_statement(kernel_, {copy, statement.span}));
@@ -145,11 +146,12 @@ class Streamer {
         inside.push_back(id);
         push_loop(axis, std::nullopt, inside, statement.span, out);
       } else if (mentions(id, axis)) {
-        return fail_at(kernel_.file, statement.span,
-                       fmt::format("inner axis '{}' has no fixed size up to {} and cannot stay on chip, but this statement "
-                                   "needs all of it at once",
-                                   kernel_[axis].name, limits_.resident_row),
-                       fmt::format("fix its size with --dim, or stream it with `for {}: ...`", kernel_[axis].name));
+        return fail_at(
+            kernel_.file, statement.span,
+            fmt::format("inner axis '{}' has no fixed size up to {} and cannot stay on chip, but this statement "
+                        "needs all of it at once",
+                        kernel_[axis].name, limits_.resident_row),
+            fmt::format("fix its size with --dim, or stream it with `for {}: ...`", kernel_[axis].name));
       } else {
         out.push_back(id);
       }
@@ -171,9 +173,8 @@ class Streamer {
     if (const auto* assign = std::get_if<Assign>(&s.node)) return uses(assign->expr);
     if (const auto* store = std::get_if<Store>(&s.node)) return store_uses(*store, axis) || uses(store->expr);
     const auto& loop = std::get<Loop>(s.node);
-    return std::any_of(loop.body.begin(), loop.body.end(), [&](StatementId b) {
-      return mentions(b, axis) || defines(kernel_, b, axis);
-    });
+    return std::any_of(loop.body.begin(), loop.body.end(),
+                       [&](StatementId b) { return mentions(b, axis) || defines(kernel_, b, axis); });
   }
 
   void push_loop(AxisId axis, std::optional<ExprId> where, std::vector<StatementId> body, SourceSpan span,
@@ -192,7 +193,8 @@ class Streamer {
       const Expr e = kernel_[id];
       if (e.kind != Expr::Kind::reduce || !contains(e.axes, axis)) return id;
       const ValueId total = new_total(id, "total");
-      out.push_back(add_statement(kernel_, {Carry{total, literal(kernel_, identity(e.reduce), ScalarType::f32)}, span}));
+      out.push_back(
+          add_statement(kernel_, {Carry{total, literal(kernel_, identity(e.reduce), ScalarType::f32)}, span}));
       std::vector<StatementId> inside = definitions;
       inside.push_back(accumulate(total, id, span));
       push_loop(axis, std::nullopt, inside, span, out);
@@ -224,8 +226,8 @@ class Streamer {
 
   // --- reduced axes ------------------------------------------------------------------------------------------------
 
-  struct Shared {  // a loop that later reductions over the same domain may join
-    std::size_t position;           // of its carry in the output
+  struct Shared {          // a loop that later reductions over the same domain may join
+    std::size_t position;  // of its carry in the output
     StatementId loop;
     std::vector<AxisId> axes;
     std::set<ValueId> written_since;
@@ -277,7 +279,8 @@ class Streamer {
   }
 
   bool whole_reduction(const Assign& assign) const {
-    return !assign.when && !streamed_axes(assign.expr).empty() && !values_of(kernel_, assign.expr).contains(assign.target) &&
+    return !assign.when && !streamed_axes(assign.expr).empty() &&
+           !values_of(kernel_, assign.expr).contains(assign.target) &&
            (!kernel_[assign.target].carried || (assign.accumulate && kernel_[assign.expr].reduce == ReduceOp::sum)) &&
            kernel_[assign.target].type == kernel_[assign.expr].type &&
            (!assign.accumulate || kernel_[assign.expr].reduce == ReduceOp::sum);
@@ -304,7 +307,8 @@ class Streamer {
   }
 
   // Joins an earlier loop over an equal domain, or makes a loop of its own.
-  void place(ExprId reduce, ValueId total, SourceSpan span, std::vector<StatementId>& out, std::vector<Shared>& shared) {
+  void place(ExprId reduce, ValueId total, SourceSpan span, std::vector<StatementId>& out,
+             std::vector<Shared>& shared) {
     const std::vector<AxisId> axes = streamed_axes(reduce);
     const StatementId carry = add_statement(
         kernel_, {Carry{total, literal(kernel_, identity(kernel_[reduce].reduce), kernel_[total].type)}, span});
@@ -345,7 +349,8 @@ class Streamer {
     return l;
   }
 
-  void nest(const std::vector<AxisId>& axes, ExprId reduce, ValueId total, SourceSpan span, std::vector<StatementId>& out) {
+  void nest(const std::vector<AxisId>& axes, ExprId reduce, ValueId total, SourceSpan span,
+            std::vector<StatementId>& out) {
     std::vector<StatementId> inside = {accumulate(total, reduce, span)};
     for (auto it = axes.rbegin(); it != axes.rend(); ++it) {
       std::vector<StatementId> outer;

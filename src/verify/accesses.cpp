@@ -21,7 +21,8 @@ void Machine::happen(int event) {
 // `missing` is an event that the lane should be behind and is not; -1: none.
 bool Machine::ordered(int index, int missing, const char* what, const Buffer& buffer) {
   if (missing < 0) return true;
-  fail(Witness::Fault::race, index, fmt::format("{} {}, and nothing orders it behind {}", what, buffer.name, model_.describe(missing)));
+  fail(Witness::Fault::race, index,
+       fmt::format("{} {}, and nothing orders it behind {}", what, buffer.name, model_.describe(missing)));
   return false;
 }
 
@@ -31,7 +32,8 @@ Machine::Place Machine::place_of(int index, const BufferRef& ref) {
   const Place where = place(index, ring, ref.lag);
   if (where.fill < 0) {
     fail(Witness::Fault::wrong_value, index,
-         fmt::format("uses {} with lag {} at cursor {}: that fill never was", model_.program[ref.buffer].name, ref.lag, where.fill + ref.lag));
+         fmt::format("uses {} with lag {} at cursor {}: that fill never was", model_.program[ref.buffer].name, ref.lag,
+                     where.fill + ref.lag));
   }
   return where;
 }
@@ -47,11 +49,13 @@ void Machine::write(int index, int block, const SharedAccess& access, const Plac
     const bool written = content.writer != ContentState::Writer::none;
     if (by_copy && content.writer == ContentState::Writer::threads && !knows(index, location.fence)) {
       return fail(Witness::Fault::race, index,
-                  fmt::format("the copy engine writes {} and nothing orders it behind {}", buffer.name, model_.describe(location.fence)));
+                  fmt::format("the copy engine writes {} and nothing orders it behind {}", buffer.name,
+                              model_.describe(location.fence)));
     }
     if (buffer.ring.valid() && written && content.fill > where.fill) {
-      return fail(Witness::Fault::wrong_value, index,
-                  fmt::format("writes fill {} of {}, which holds fill {} already", where.fill, buffer.name, content.fill));
+      return fail(
+          Witness::Fault::wrong_value, index,
+          fmt::format("writes fill {} of {}, which holds fill {} already", where.fill, buffer.name, content.fill));
     }
     location.accesses.for_each([&](int event) { state_.active.reset(event); });
     happen(location.write);
@@ -83,7 +87,7 @@ void Machine::read(int index, const SharedAccess& access, const Place& where, in
                               early ? "; nothing makes it wait for that fill" : ""));
     }
     const bool needs_fence = kind != 0 && content.writer == ContentState::Writer::threads;
-    const int missing = !knows(index, location.write)                   ? location.write
+    const int missing = !knows(index, location.write)                  ? location.write
                         : needs_fence && !knows(index, location.fence) ? location.fence
                                                                        : -1;
     if (!ordered(index, missing, "reads", buffer)) return;
@@ -147,7 +151,8 @@ void Machine::copy_arrives(int index, int block, const CopyBulk& op, const Place
   const int first = model_.location(block, op.target.buffer, where.slot);
   for (int atom = 0; atom < model_.compiled.atom_counts[at(op.target.buffer.index)]; ++atom) {
     const ContentState& content = state_.contents[at(first + atom)];
-    const bool own = content.writer == ContentState::Writer::copy && content.lane == index && content.fill == where.fill;
+    const bool own =
+        content.writer == ContentState::Writer::copy && content.lane == index && content.fill == where.fill;
     if (own) state_.sets.add(names.full_gathering, model_.locations[at(first + atom)].write);
   }
   settle_full(block, buffer.ring, where.slot);
@@ -192,10 +197,12 @@ Machine::Progress Machine::product(int index, const Step& now, const Mma& op) {
       return Progress::open;
     }
     if (accumulates == Answer::yes && !defined) {
-      fail(Witness::Fault::wrong_value, index, fmt::format("adds to {}, which nobody has written", fragment_name(op.accumulator.index)));
+      fail(Witness::Fault::wrong_value, index,
+           fmt::format("adds to {}, which nobody has written", fragment_name(op.accumulator.index)));
     }
     if (accumulates == Answer::no && written_now) {
-      fail(Witness::Fault::protocol, index, fmt::format("overwrites {} while a product may still write it", fragment_name(op.accumulator.index)));
+      fail(Witness::Fault::protocol, index,
+           fmt::format("overwrites {} while a product may still write it", fragment_name(op.accumulator.index)));
     }
   }
   if (in_flight(op.accumulator.index, &Group::operands)) {
@@ -206,10 +213,12 @@ Machine::Progress Machine::product(int index, const Step& now, const Mma& op) {
     if (!operand->in_registers || fault_) continue;
     const int fragment = operand->fragment.index;
     if (!self.defined.has(fragment)) {
-      fail(Witness::Fault::wrong_value, index, fmt::format("reads {}, which nobody has written", fragment_name(fragment)));
+      fail(Witness::Fault::wrong_value, index,
+           fmt::format("reads {}, which nobody has written", fragment_name(fragment)));
     }
     if (in_flight(fragment, &Group::accumulators)) {
-      fail(Witness::Fault::protocol, index, fmt::format("reads {} while a product may still write it", fragment_name(fragment)));
+      fail(Witness::Fault::protocol, index,
+           fmt::format("reads {} while a product may still write it", fragment_name(fragment)));
     }
     self.open.operands.set(fragment);
   }
@@ -241,7 +250,8 @@ std::string Machine::fragment_name(int fragment) const { return model_.program.f
 void Machine::read_fragment(int index, int fragment) {
   const LaneState& self = lane(index);
   if (!self.defined.has(fragment)) {
-    return fail(Witness::Fault::wrong_value, index, fmt::format("reads {}, which nobody has written", fragment_name(fragment)));
+    return fail(Witness::Fault::wrong_value, index,
+                fmt::format("reads {}, which nobody has written", fragment_name(fragment)));
   }
   touch_fragment(index, fragment);
 }
@@ -249,9 +259,12 @@ void Machine::read_fragment(int index, int fragment) {
 // Neither accumulators nor operands of a product that may be unfinished may be touched.
 void Machine::touch_fragment(int index, int fragment) {
   const LaneState& self = lane(index);
-  const auto uses = [&](const Group& group) { return group.accumulators.has(fragment) || group.operands.has(fragment); };
+  const auto uses = [&](const Group& group) {
+    return group.accumulators.has(fragment) || group.operands.has(fragment);
+  };
   if (uses(self.open) || std::any_of(self.groups.begin(), self.groups.end(), uses)) {
-    fail(Witness::Fault::protocol, index, fmt::format("touches {} while a product may still use it", fragment_name(fragment)));
+    fail(Witness::Fault::protocol, index,
+         fmt::format("touches {} while a product may still use it", fragment_name(fragment)));
   }
 }
 
@@ -263,7 +276,8 @@ void Machine::write_fragment(int index, int fragment, bool conditional) {
 void Machine::touch_fragments(int index, const Step& now) {
   for (const int fragment : now.reads) read_fragment(index, fragment);
   for (const int fragment : now.writes) write_fragment(index, fragment, now.conditional);
-  if (lane(index).groups.size() > 32) fail(Witness::Fault::protocol, index, "more than 32 groups of products are not waited for");
+  if (lane(index).groups.size() > 32)
+    fail(Witness::Fault::protocol, index, "more than 32 groups of products are not waited for");
 }
 
 }  // namespace pipethreader::verify

@@ -184,6 +184,7 @@ class Compiler {
     next.target = head;
     next.stride = stride;
     code_.steps[at(head)].target = here();
+    code_.steps[at(enter)].loop = static_cast<int>(code_.loops.size());
     code_.loops.push_back({depth_, stride, enter, here()});
     return {};
   }
@@ -228,9 +229,11 @@ class Compiler {
       only = only && std::visit(
                          [](const auto& op) {
                            using Op = std::remove_cvref_t<decltype(op)>;
-                           if constexpr (std::is_same_v<Op, Reduce> || std::is_same_v<Op, Relayout>) return !op.scratch.valid();
-                           return std::is_same_v<Op, Map> || std::is_same_v<Op, LoadGlobal> || std::is_same_v<Op, StoreGlobal> ||
-                                  std::is_same_v<Op, Let> || std::is_same_v<Op, If> || std::is_same_v<Op, IfAny>;
+                           if constexpr (std::is_same_v<Op, Reduce> || std::is_same_v<Op, Relayout>)
+                             return !op.scratch.valid();
+                           return std::is_same_v<Op, Map> || std::is_same_v<Op, LoadGlobal> ||
+                                  std::is_same_v<Op, StoreGlobal> || std::is_same_v<Op, Let> ||
+                                  std::is_same_v<Op, If> || std::is_same_v<Op, IfAny>;
                          },
                          instr.op);
     });
@@ -273,9 +276,9 @@ class Compiler {
   Result<SharedAccess> checked(BufferRef ref, const Rectangle& part) {
     const Rectangle all = whole(ref.buffer);
     if (part.row_begin < 0 || part.col_begin < 0 || part.row_end > all.row_end || part.col_end > all.col_end) {
-      return error(fmt::format("touches rows {}..{} and columns {}..{} of buffer '{}', which has {} x {}", part.row_begin,
-                               part.row_end, part.col_begin, part.col_end, program_[ref.buffer].name, all.row_end,
-                               all.col_end));
+      return error(fmt::format("touches rows {}..{} and columns {}..{} of buffer '{}', which has {} x {}",
+                               part.row_begin, part.row_end, part.col_begin, part.col_end, program_[ref.buffer].name,
+                               all.row_end, all.col_end));
     }
     return SharedAccess{ref, part, {}};
   }
@@ -520,6 +523,14 @@ void find_modulus(const Terms& terms, const Question& question, std::int64_t& mo
 
 }  // namespace
 
+int loop_around(const Code& code, int step, int depth) {
+  for (std::size_t i = 0; i < code.loops.size(); ++i) {
+    const LoopRange& loop = code.loops[i];
+    if (loop.depth == depth && loop.begin < step && step < loop.end) return static_cast<int>(i);
+  }
+  return -1;
+}
+
 Result<Compiled> compile(const Program& program, Terms& terms, bool count_down_loops_up) {
   Compiled compiled;
   for (int block = 0; block < program.cluster; ++block) {
@@ -531,21 +542,24 @@ Result<Compiled> compile(const Program& program, Terms& terms, bool count_down_l
         code.cluster_rank = block;
         code.name = fmt::format("{}[{}]", program.roles[role].name, instance);
         if (program.cluster > 1) code.name += fmt::format(" of block {}", block);
-        if (auto done = Compiler(program, terms, code, count_down_loops_up).run(); !done) return tl::unexpected(done.error());
+        if (auto done = Compiler(program, terms, code, count_down_loops_up).run(); !done)
+          return tl::unexpected(done.error());
         compiled.codes.push_back(std::move(code));
       }
     }
   }
   cut_buffers(program, compiled);
   std::set<std::int64_t> constants;
+  std::set<std::int64_t> constants_of_plain;
   for (const Code& code : compiled.codes) {
     for (const Step& step : code.steps) {
-      collect(step.question, constants);
+      collect(step.question, step.plain ? constants_of_plain : constants);
       find_modulus(terms, step.question, compiled.modulus);
       find_modulus(terms, step.index_sum, compiled.modulus);
     }
   }
   compiled.constants.assign(constants.begin(), constants.end());
+  compiled.constants_of_plain.assign(constants_of_plain.begin(), constants_of_plain.end());
   return compiled;
 }
 

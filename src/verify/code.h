@@ -32,27 +32,28 @@ enum class Do : std::uint8_t {
   loop_next,   // the counter moves on by `stride`; to `target`, a head
   branch,      // holds? else to `target`
   jump,
-  execute,     // everything else: by `instr`
+  execute,  // everything else: by `instr`
   end,
 };
 
 struct Step {
   Do what = Do::execute;
   int target = -1;
-  int depth = 0;                    // of loops around it; of loop steps: their own
+  int depth = 0;  // of loops around it; of loop steps: their own
   Value start;
   int stride = 1;
-  Question question;                // loop_head, branch; of a product: whether it accumulates
-  bool decided_by_constants = true; // nothing a run could decide otherwise
-  bool plain = false;               // branch: neither side does more than touch fragments
-  int join = -1;                    // branch: where both sides meet
+  Question question;                 // loop_head, branch; of a product: whether it accumulates
+  bool decided_by_constants = true;  // nothing a run could decide otherwise
+  bool plain = false;                // branch: neither side does more than touch fragments
+  int join = -1;                     // branch: where both sides meet
+  int loop = -1;                     // loop_enter: index into Code::loops
   const program::Instr* instr = nullptr;
-  std::string place;                // "consumer.0.3.1: mma_wait 1"
+  std::string place;  // "consumer.0.3.1: mma_wait 1"
 
-  std::vector<int> reads;           // fragments read by the instance's threads
-  std::vector<int> writes;          // fragments written
-  bool conditional = false;         // inside an if_any: writes may not happen
-  std::vector<SharedAccess> shared; // in the order: read or written; of a product: its shared operands
+  std::vector<int> reads;             // fragments read by the instance's threads
+  std::vector<int> writes;            // fragments written
+  bool conditional = false;           // inside an if_any: writes may not happen
+  std::vector<SharedAccess> shared;   // in the order: read or written; of a product: its shared operands
   std::optional<std::int64_t> index;  // of a barrier, when constant
   Linear index_sum;                   // otherwise
 };
@@ -64,8 +65,8 @@ struct PatternUse {
   std::vector<Hole> holes;
 };
 
-// Counters of loops with step 1, and with step -1 unless `count_down_loops_up`, are the loop's variable itself; else they
-// count 0, 1, ...
+// Counters of loops with step 1, and with step -1 unless `count_down_loops_up`, are the loop's variable itself; else
+// they count 0, 1, ...
 struct LoopRange {
   int depth = 0;
   int stride = 1;
@@ -84,12 +85,16 @@ struct Code {
   std::vector<LoopRange> loops;
 };
 
+// The loop of this depth around a step; -1: none.
+[[nodiscard]] int loop_around(const Code& code, int step, int depth);
+
 struct Compiled {
-  std::vector<Code> codes;          // block by block, role by role, instance by instance
-  std::vector<int> atom_counts;     // by BufferId
+  std::vector<Code> codes;       // block by block, role by role, instance by instance
+  std::vector<int> atom_counts;  // by BufferId
   std::vector<std::vector<Rectangle>> atoms;
-  std::int64_t modulus = 1;         // common multiple of the divisors of `counter % d`
-  std::vector<std::int64_t> constants;  // with which counters and other integers are compared
+  std::int64_t modulus = 1;                      // common multiple of the divisors of `counter % d`
+  std::vector<std::int64_t> constants;           // with which counters and other integers are compared
+  std::vector<std::int64_t> constants_of_plain;  // in branches that only touch fragments
 };
 
 [[nodiscard]] Result<Compiled> compile(const program::Program& program, Terms& terms, bool count_down_loops_up = false);

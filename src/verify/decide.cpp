@@ -13,8 +13,10 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Answer Decider::answer(int lane, const Question& question, OpenPoint& point) {
   switch (question.kind) {
-    case Question::Kind::constant: return question.value ? Answer::yes : Answer::no;
-    case Question::Kind::leaf: return answer(lane, question.leaf, point);
+    case Question::Kind::constant:
+      return question.value ? Answer::yes : Answer::no;
+    case Question::Kind::leaf:
+      return answer(lane, question.leaf, point);
     case Question::Kind::negation: {
       const Answer inner = answer(lane, question.parts[0], point);
       if (inner == Answer::open) return inner;
@@ -26,7 +28,8 @@ Answer Decider::answer(int lane, const Question& question, OpenPoint& point) {
       return answer(lane, question.parts[condition == Answer::yes ? 1 : 2], point);
     }
     case Question::Kind::all:
-    case Question::Kind::any: break;
+    case Question::Kind::any:
+      break;
   }
   const Answer decisive = question.kind == Question::Kind::all ? Answer::no : Answer::yes;
   Answer result = decisive == Answer::no ? Answer::yes : Answer::no;

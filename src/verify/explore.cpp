@@ -49,7 +49,7 @@ Exploration explore(const Model& model, std::int64_t budget) {
     }
     const auto decision = machine.paused() ? std::nullopt : machine.decision();
     if (!machine.paused() && !decision) continue;  // all have ended
-    tidy(model, state);  // the decision's variables stay: a lane still asks for them
+    tidy(model, state);                            // the decision's variables stay: a lane still asks for them
     if (!seen.insert(encode(model, state)).second) continue;
     if (++result.states > budget) {
       result.over_budget = true;

@@ -42,8 +42,8 @@ std::optional<Fault> Machine::run(std::int64_t pause) {
     paused_ = moved && steps >= pause;
   }
   if (fault_ || paused_) return fault_;
-  const bool all_ended =
-      std::all_of(state_.lanes.begin(), state_.lanes.end(), [](const LaneState& l) { return l.mode == LaneMode::ended; });
+  const bool all_ended = std::all_of(state_.lanes.begin(), state_.lanes.end(),
+                                     [](const LaneState& l) { return l.mode == LaneMode::ended; });
   if (all_ended) {
     end_of_all();
   } else if (!decision()) {
@@ -74,7 +74,8 @@ Machine::Progress Machine::advance(int index) {
   LaneState& self = lane(index);
   const Step& now = step(index);
   switch (now.what) {
-    case Do::work_head: return next_item(index, now);
+    case Do::work_head:
+      return next_item(index, now);
     case Do::work_next:
       ++self.item;
       self.step = now.target;
@@ -87,11 +88,13 @@ Machine::Progress Machine::advance(int index) {
         return Progress::open;
       }
       const std::int64_t residue = start->variable == 0 ? floor_mod(start->offset, model_.compiled.modulus) : -1;
-      self.frames.push_back({state_.zone.add_equal(start->variable, static_cast<int>(start->offset)), residue});
+      self.frames.push_back(
+          {state_.zone.add_equal(start->variable, static_cast<int>(start->offset)), now.loop, residue});
       break;
     }
     case Do::loop_head:
-    case Do::branch: return decide(index, now);
+    case Do::branch:
+      return decide(index, now);
     case Do::loop_next:
       state_.zone.shift(self.frames.back().counter, now.stride);
       if (std::int64_t& residue = self.frames.back().residue; residue >= 0) {
@@ -226,7 +229,8 @@ Machine::Progress Machine::execute(int index, const Step& now) {
         }
         if constexpr (std::is_same_v<Op, MmaWait>) {
           if (op.pin) {
-            if (const Progress pinned = wait(index, op.pin->ring, op.pin->lag); pinned != Progress::advanced) return pinned;
+            if (const Progress pinned = wait(index, op.pin->ring, op.pin->lag); pinned != Progress::advanced)
+              return pinned;
           }
           wait_products(index, op.pending);
         }
@@ -244,9 +248,10 @@ Machine::Progress Machine::execute(int index, const Step& now) {
         if constexpr (std::is_same_v<Op, ProxyFence>) fence(index);
         if constexpr (std::is_same_v<Op, BulkStore>) store(index, now);
         if constexpr (std::is_same_v<Op, BulkStoreWait>) wait_stores(index, op.pending);
-        if constexpr (std::is_same_v<Op, LoadShared> || std::is_same_v<Op, StoreShared> || std::is_same_v<Op, CopyPlain> ||
-                      std::is_same_v<Op, LoadGlobal> || std::is_same_v<Op, StoreGlobal> || std::is_same_v<Op, Map> ||
-                      std::is_same_v<Op, Reduce> || std::is_same_v<Op, Relayout> || std::is_same_v<Op, IfAny>) {
+        if constexpr (std::is_same_v<Op, LoadShared> || std::is_same_v<Op, StoreShared> ||
+                      std::is_same_v<Op, CopyPlain> || std::is_same_v<Op, LoadGlobal> ||
+                      std::is_same_v<Op, StoreGlobal> || std::is_same_v<Op, Map> || std::is_same_v<Op, Reduce> ||
+                      std::is_same_v<Op, Relayout> || std::is_same_v<Op, IfAny>) {
           touch_fragments(index, now);
           for (const SharedAccess& access : now.shared) {
             if constexpr (std::is_same_v<Op, Reduce> || std::is_same_v<Op, Relayout>) {
@@ -295,12 +300,13 @@ void Machine::end_of_all() {
       const int event = model_.locations[location].write;
       if (known_in(block, event)) continue;
       fault_ = Fault{Witness::Fault::protocol,
-                     fmt::format("block {} may end before {} has arrived: nobody in it waits for it", block, model_.describe(event))};
+                     fmt::format("block {} may end before {} has arrived: nobody in it waits for it", block,
+                                 model_.describe(event))};
     }
     for (const int event : model_.remote[at(block)]) {
       if (event < 0 || !state_.active.has(event) || known_in(block, event)) continue;
-      fault_ = Fault{Witness::Fault::protocol,
-                     fmt::format("block {} may end before {}: no cluster_sync lies between", block, model_.describe(event))};
+      fault_ = Fault{Witness::Fault::protocol, fmt::format("block {} may end before {}: no cluster_sync lies between",
+                                                           block, model_.describe(event))};
     }
   }
 }
@@ -343,7 +349,8 @@ std::string Machine::waits_for(int index) const {
   const Instr& instr = *step(index).instr;
   if (const auto* op = std::get_if<RingAcquire>(&instr.op)) return ring(op->ring, 0, false);
   if (const auto* op = std::get_if<RingWait>(&instr.op)) return ring(op->ring, op->lag, true);
-  if (const auto* op = std::get_if<MmaWait>(&instr.op); op != nullptr && op->pin) return ring(op->pin->ring, op->pin->lag, true);
+  if (const auto* op = std::get_if<MmaWait>(&instr.op); op != nullptr && op->pin)
+    return ring(op->pin->ring, op->pin->lag, true);
   return "what never comes";
 }
 

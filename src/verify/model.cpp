@@ -36,6 +36,7 @@ Model::Model(const Program& p, Terms& t, Compiled c, std::int64_t largest)
   add_rings();
   add_meetings();
   choose_thresholds(largest);
+  find_comparisons();
   for (Location& location : locations) {
     location.accesses = Bits(static_cast<int>(events.size()));
     location.accesses.set(location.write);
@@ -65,7 +66,8 @@ int Model::add(Event event) {
 void Model::find_uses() {
   buffers_of_ring.resize(program.rings.size());
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
-    if (program.buffers[b].ring.valid()) buffers_of_ring[at(program.buffers[b].ring.index)].push_back(static_cast<int>(b));
+    if (program.buffers[b].ring.valid())
+      buffers_of_ring[at(program.buffers[b].ring.index)].push_back(static_cast<int>(b));
   }
   for (const Code& code : compiled.codes) {
     auto& uses = uses_ring.emplace_back(program.rings.size(), false);
@@ -108,7 +110,7 @@ void Model::add_locations() {
       }
     }
   }
-  static constexpr Event::Kind kinds[] = {Event::Kind::read, Event::Kind::mma_read, Event::Kind::store_read};
+  static constexpr Event::Kind read_kinds[] = {Event::Kind::read, Event::Kind::mma_read, Event::Kind::store_read};
   for (int block = 0; block < blocks; ++block) {
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       if (block == 0) first_location_of_buffer.push_back(static_cast<int>(locations.size()));
@@ -125,7 +127,7 @@ void Model::add_locations() {
             for (int lane = 0; lane < lanes; ++lane) {
               if (block_of(lane) != block || !read[b][static_cast<std::size_t>(lane)][k]) continue;
               Event of_lane = event;
-              of_lane.kind = kinds[k];
+              of_lane.kind = read_kinds[k];
               of_lane.lane = lane;
               location.reads[k][static_cast<std::size_t>(lane)] = add(of_lane);
             }
@@ -192,14 +194,20 @@ void Model::add_meetings() {
   }
 }
 
-// Integers are told apart as far as conditions compare them with constants, differences as far as rings allow one lane to
-// lead another. What is larger is unknown; large constants get a name, so that all lanes mean the same by them.
+// Integers are told apart as far as conditions compare them with constants, differences as far as rings allow one lane
+// to lead another. What is larger is unknown; large constants get a name, so that all lanes mean the same by them.
 void Model::choose_thresholds(std::int64_t largest) {
   constexpr std::int64_t exact = std::int64_t{1} << 24;
   constexpr std::size_t most_names = 8;
   int depth = 1;
   for (const Ring& ring : program.rings) depth = std::max(depth, ring.depth);
   std::int64_t small = 1;
+  if (largest > 2) {
+    auto& all = compiled.constants;
+    all.insert(all.end(), compiled.constants_of_plain.begin(), compiled.constants_of_plain.end());
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+  }
   for (const std::int64_t c : compiled.constants) {
     if (c <= largest) small = std::max(small, c);
   }
@@ -208,6 +216,76 @@ void Model::choose_thresholds(std::int64_t largest) {
   largest_difference = largest_value + depth + 2;
   for (const std::int64_t c : compiled.constants) {
     if (c > largest_value && large_constants.size() < most_names) large_constants.push_back(c);
+  }
+}
+
+// --- which integers are compared ---------------------------------------------------------------------------------
+
+void Model::find_comparisons() {
+  kinds = static_cast<int>(large_constants.size());
+  for (const Code& c : compiled.codes) {
+    first_kind_of_lane.push_back(kinds);
+    kinds += static_cast<int>(c.loops.size());
+  }
+  first_kind_of_pattern = kinds;
+  kinds += terms.pattern_count();
+  comparisons.assign(at(kinds) * at(kinds), false);
+  for (int lane = 0; lane < lanes; ++lane) {
+    const auto& steps = code(lane).steps;
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      note_comparisons(lane, static_cast<int>(s), steps[s].question);
+      if (steps[s].what == Do::loop_enter) note_start(lane, static_cast<int>(s), steps[s].start);
+    }
+  }
+  // Counters that are compared with the same thing run towards the same end: how far one is ahead matters.
+  for (int a = 0; a < first_kind_of_pattern; ++a) {
+    for (int b = 0; b < a; ++b) {
+      for (int other = 0; other < kinds; ++other) {
+        const bool third = other < first_kind_of_lane[0] || other >= first_kind_of_pattern;
+        if (third && compared(a, other) && compared(b, other)) note_comparison(a, b);
+      }
+    }
+  }
+}
+
+void Model::note_comparison(int kind, int other) {
+  if (kind < 0 || other < 0) return;
+  comparisons[at(kind) * at(kinds) + at(other)] = true;
+  comparisons[at(other) * at(kinds) + at(kind)] = true;
+}
+
+int Model::kind_of_atom(int lane, int step, int id) const {
+  const Atom& atom = terms.atom(id);
+  if (atom.pattern >= 0) return kind_of_pattern(atom.pattern);
+  if (atom.kind != Atom::Kind::counter) return -1;
+  const int loop = loop_around(code(lane), step, atom.index);
+  return loop < 0 ? -1 : kind_of_loop(lane, loop);
+}
+
+void Model::note_comparisons(int lane, int step, const Question& question) {
+  for (const Question& part : question.parts) note_comparisons(lane, step, part);
+  if (question.kind != Question::Kind::leaf) return;
+  note_comparisons(lane, step, question.leaf.sum);
+  note_comparisons(lane, step, question.leaf.parts);
+}
+
+void Model::note_comparisons(int lane, int step, const Linear& sum) {
+  for (const auto& [atom, coefficient] : sum.terms) {
+    const int kind = kind_of_atom(lane, step, atom);
+    for (const auto& [other, other_coefficient] : sum.terms) {
+      if (other != atom) note_comparison(kind, kind_of_atom(lane, step, other));
+    }
+    for (std::size_t c = 0; c < large_constants.size(); ++c) {
+      if (large_constants[c] == std::abs(sum.constant)) note_comparison(kind, kind_of_constant(static_cast<int>(c)));
+    }
+  }
+}
+
+void Model::note_start(int lane, int step, const Value& start) {
+  for (const Question& condition : start.condition) note_comparisons(lane, step, condition);
+  for (const Value& part : start.parts) note_start(lane, step, part);
+  if (start.atom >= 0) {
+    note_comparison(kind_of_loop(lane, code(lane).steps[at(step)].loop), kind_of_atom(lane, step, start.atom));
   }
 }
 
@@ -230,26 +308,39 @@ std::string Model::describe(int id) const {
     const Rectangle& part = compiled.atoms[at(event.object)][at(event.atom)];
     std::string text = fmt::format("{} slot {}{}", buffer.name, event.slot, block);
     if (compiled.atom_counts[at(event.object)] > 1) {
-      text += fmt::format(", rows {}..{}, columns {}..{}", part.row_begin, part.row_end - 1, part.col_begin, part.col_end - 1);
+      text += fmt::format(", rows {}..{}, columns {}..{}", part.row_begin, part.row_end - 1, part.col_begin,
+                          part.col_end - 1);
     }
     return text;
   };
-  const auto slot = [&] { return fmt::format("{} slot {}{}", program.rings[at(event.object)].name, event.slot, block); };
+  const auto slot = [&] {
+    return fmt::format("{} slot {}{}", program.rings[at(event.object)].name, event.slot, block);
+  };
   const std::string lane = event.lane >= 0 ? code(event.lane).name : "";
   switch (event.kind) {
-    case Event::Kind::write: return "the last write of " + place();
-    case Event::Kind::fence: return "a proxy fence after the last write of " + place();
-    case Event::Kind::read: return fmt::format("the read of {} by {}", place(), lane);
-    case Event::Kind::mma_read: return fmt::format("the tensor core's read of {} for {}", place(), lane);
-    case Event::Kind::store_read: return fmt::format("the bulk store's read of {} for {}", place(), lane);
-    case Event::Kind::full: return "the fill of " + slot();
-    case Event::Kind::empty: return "the release of " + slot();
-    case Event::Kind::full_wait: return fmt::format("the wait of {} for {} to be full", lane, slot());
-    case Event::Kind::empty_wait: return fmt::format("the wait of {} for {} to be empty", lane, slot());
+    case Event::Kind::write:
+      return "the last write of " + place();
+    case Event::Kind::fence:
+      return "a proxy fence after the last write of " + place();
+    case Event::Kind::read:
+      return fmt::format("the read of {} by {}", place(), lane);
+    case Event::Kind::mma_read:
+      return fmt::format("the tensor core's read of {} for {}", place(), lane);
+    case Event::Kind::store_read:
+      return fmt::format("the bulk store's read of {} for {}", place(), lane);
+    case Event::Kind::full:
+      return "the fill of " + slot();
+    case Event::Kind::empty:
+      return "the release of " + slot();
+    case Event::Kind::full_wait:
+      return fmt::format("the wait of {} for {} to be full", lane, slot());
+    case Event::Kind::empty_wait:
+      return fmt::format("the wait of {} for {} to be empty", lane, slot());
     case Event::Kind::meeting:
       if (event.object < 0) return "the last meeting of the cluster";
       return fmt::format("the last meeting at {}[{}]{}", program.barriers[at(event.object)].name, event.slot, block);
-    case Event::Kind::remote: return fmt::format("an arrival or copy of {} in block {}", lane, event.block);
+    case Event::Kind::remote:
+      return fmt::format("an arrival or copy of {} in block {}", lane, event.block);
   }
   return "";
 }

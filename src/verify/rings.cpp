@@ -40,12 +40,14 @@ Machine::Progress Machine::acquire(int index, RingId ring) {
   const std::int64_t phase = floor_div(needed, info.depth);
   if (phase >= 0 && !knows(index, names.empty[odd(phase - 1)])) {
     fail(Witness::Fault::protocol, index,
-         fmt::format("waits for the release of fill {} of {} and may see that of fill {} instead", needed, info.name, needed - info.depth));
+         fmt::format("waits for the release of fill {} of {} and may see that of fill {} instead", needed, info.name,
+                     needed - info.depth));
     return Progress::waits;
   }
   if (slot.empty.last < needed) return Progress::waits;
   if (slot.empty.last > needed) {
-    fail(Witness::Fault::protocol, index, fmt::format("waits for the release of fill {} of {}, and the next is released already", needed, info.name));
+    fail(Witness::Fault::protocol, index,
+         fmt::format("waits for the release of fill {} of {}, and the next is released already", needed, info.name));
     return Progress::waits;
   }
   state_.sets.join(model_.known(index), names.empty_done);
@@ -69,12 +71,14 @@ Machine::Progress Machine::wait(int index, RingId ring, int lag) {
   const std::int64_t phase = where.fill / info.depth;
   if (!knows(index, names.full[odd(phase - 1)])) {
     fail(Witness::Fault::protocol, index,
-         fmt::format("waits for fill {} of {} and may see fill {} instead", where.fill, info.name, where.fill - info.depth));
+         fmt::format("waits for fill {} of {} and may see fill {} instead", where.fill, info.name,
+                     where.fill - info.depth));
     return Progress::waits;
   }
   if (slot.full.last < where.fill) return Progress::waits;
   if (slot.full.last > where.fill) {
-    fail(Witness::Fault::protocol, index, fmt::format("waits for fill {} of {}, which is overwritten already", where.fill, info.name));
+    fail(Witness::Fault::protocol, index,
+         fmt::format("waits for fill {} of {}, which is overwritten already", where.fill, info.name));
     return Progress::waits;
   }
   state_.sets.join(model_.known(index), names.full_done);
@@ -92,10 +96,12 @@ void Machine::arrive_full(int index, RingId ring, std::int64_t fill) {
   PhaseState& phase = state_.slots[at(place_index)].full;
   if (phase.last != fill - info.depth || !knows(index, names.full[odd(floor_div(fill, info.depth) - 1)])) {
     return fail(Witness::Fault::protocol, index,
-                fmt::format("arrives for fill {} of {}, and the fill before it in that slot may not be complete", fill, info.name));
+                fmt::format("arrives for fill {} of {}, and the fill before it in that slot may not be complete", fill,
+                            info.name));
   }
   if ((phase.arrived & bit(index)) != 0 || phase.arrivals >= info.full_arrivals) {
-    return fail(Witness::Fault::protocol, index, fmt::format("one arrival too many for fill {} of {}", fill, info.name));
+    return fail(Witness::Fault::protocol, index,
+                fmt::format("one arrival too many for fill {} of {}", fill, info.name));
   }
   phase.arrived |= bit(index);
   ++phase.arrivals;
@@ -123,8 +129,9 @@ void Machine::settle_full(int block, RingId ring, int slot_index) {
       const ContentState& content = state_.contents[at(location + atom)];
       if (content.writer != ContentState::Writer::none && content.fill == fill) continue;
       if (!fault_) {
-        fault_ = Fault{Witness::Fault::wrong_value, fmt::format("fill {} of ring {} is complete and {} has not been written",
-                                                                fill, info.name, model_.program.buffers[at(buffer)].name)};
+        fault_ =
+            Fault{Witness::Fault::wrong_value, fmt::format("fill {} of ring {} is complete and {} has not been written",
+                                                           fill, info.name, model_.program.buffers[at(buffer)].name)};
       }
       return;
     }
@@ -138,8 +145,9 @@ void Machine::settle_full(int block, RingId ring, int slot_index) {
   state_.sets.add(names.full_done, names.full[parity]);
   const int late = state_.sets.first_missing(names.full_done, names.all_full_waits, state_.active);
   if (late >= 0 && !fault_) {
-    fault_ = Fault{Witness::Fault::protocol, fmt::format("fill {} of ring {} may be complete before {}, which then lags two phases",
-                                                         fill, info.name, model_.describe(late))};
+    fault_ = Fault{Witness::Fault::protocol,
+                   fmt::format("fill {} of ring {} may be complete before {}, which then lags two phases", fill,
+                               info.name, model_.describe(late))};
   }
 }
 
@@ -155,7 +163,8 @@ void Machine::release(int index, RingId ring, int lag) {
     const bool known_over = knows(index, names.empty[odd(floor_div(where.fill, info.depth) - 1)]);
     if (where.fill < 0 || phase.last != where.fill - info.depth || !known_over) {
       return fail(Witness::Fault::protocol, index,
-                  fmt::format("releases fill {} of {} while the phase before it may not be over, or is not the last", where.fill, info.name));
+                  fmt::format("releases fill {} of {} while the phase before it may not be over, or is not the last",
+                              where.fill, info.name));
     }
     if ((phase.arrived & bit(index)) != 0) {
       return fail(Witness::Fault::protocol, index, fmt::format("releases fill {} of {} twice", where.fill, info.name));
@@ -190,8 +199,9 @@ void Machine::settle_empty(int block, RingId ring, int slot_index) {
   }
   const int late = state_.sets.first_missing(names.empty_done, names.all_empty_waits, state_.active);
   if (late >= 0 && !fault_) {
-    fault_ = Fault{Witness::Fault::protocol, fmt::format("fill {} of ring {} may be released before {}, which then lags two phases",
-                                                         fill, info.name, model_.describe(late))};
+    fault_ = Fault{Witness::Fault::protocol,
+                   fmt::format("fill {} of ring {} may be released before {}, which then lags two phases", fill,
+                               info.name, model_.describe(late))};
   }
 }
 

@@ -45,7 +45,8 @@ State::State(const Model& model)
     for (const int event : slot.empty) happened_before_all(model, *this, event);
   }
   for (const MeetingPlace& meeting : model.meetings) happened_before_all(model, *this, meeting.event);
-  for (const std::int64_t constant : model.large_constants) constants.push_back(zone.add_equal(0, static_cast<int>(constant)));
+  for (const std::int64_t constant : model.large_constants)
+    constants.push_back(zone.add_equal(0, static_cast<int>(constant)));
   if (model.order == program::WorkOrder::single) {
     items = 1;
     items_end = true;
@@ -76,10 +77,9 @@ bool is_past(const Model& model, const State& state, int lane, const Symbol& sym
     bool same = true;  // so far in the same iterations
     for (std::size_t h = 0; h < use.holes.size() && same && !past; ++h) {
       const int depth = use.holes[h].depth;
-      const auto loop = std::find_if(code.loops.begin(), code.loops.end(), [&](const LoopRange& range) {
-        return range.depth == depth && range.begin < use.step && use.step < range.end;
-      });
-      if (loop == code.loops.end()) return false;
+      const int around = loop_around(code, use.step, depth);
+      if (around < 0) return false;
+      const LoopRange* loop = &code.loops[at(around)];
       if (at_lane.step <= loop->begin) return false;
       if (at_lane.step >= loop->end) {
         past = true;
@@ -100,6 +100,10 @@ bool is_past(const Model& model, const State& state, int lane, const Symbol& sym
 }
 
 }  // namespace
+
+namespace {
+void extrapolate(const Model& model, State& state);
+}
 
 void tidy(const Model& model, State& state) {
   const std::int64_t first = state.first_item();
@@ -122,8 +126,47 @@ void tidy(const Model& model, State& state) {
     for (const int hole : symbol.holes) state.zone.remove(hole);
   }
   state.symbols = std::move(kept);
-  state.zone.extrapolate(model.largest_value, model.largest_difference);
+  extrapolate(model, state);
 }
+
+namespace {
+
+struct Variable {
+  enum class Role : std::uint8_t { none, constant, counter, value, hole } role = Role::none;
+  int kind = -1;
+};
+
+void extrapolate(const Model& model, State& state) {
+  std::vector<Variable> variables(at(state.zone.capacity()));
+  for (std::size_t c = 0; c < state.constants.size(); ++c) {
+    variables[at(state.constants[c])] = {Variable::Role::constant, model.kind_of_constant(static_cast<int>(c))};
+  }
+  for (int lane = 0; lane < model.lanes; ++lane) {
+    for (const LoopFrame& frame : state.lanes[at(lane)].frames) {
+      variables[at(frame.counter)] = {Variable::Role::counter, model.kind_of_loop(lane, frame.loop)};
+    }
+  }
+  for (const Symbol& symbol : state.symbols) {
+    variables[at(symbol.value)] = {Variable::Role::value, model.kind_of_pattern(symbol.pattern)};
+    for (const int hole : symbol.holes) variables[at(hole)] = {Variable::Role::hole, -1};
+  }
+  state.zone.extrapolate(model.largest_value, model.largest_difference, [&](int x, int y) {
+    using Worth = Zone::Worth;
+    using Role = Variable::Role;
+    const Variable& a = variables[at(x)];
+    const Variable& b = variables[at(y)];
+    if (a.role == Role::hole || b.role == Role::hole) {
+      const Role other = a.role == Role::hole ? b.role : a.role;
+      return other == Role::counter || other == Role::hole ? Worth::when_fixed : Worth::nothing;
+    }
+    if (a.role == Role::constant && b.role == Role::constant) return Worth::when_fixed;
+    if (!model.compared(a.kind, b.kind)) return Worth::nothing;
+    if (a.role == Role::counter && b.role == Role::counter) return Worth::when_fixed;
+    return a.role == Role::counter ? Worth::least_excess : Worth::bounds;
+  });
+}
+
+}  // namespace
 
 // --- encoding ----------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ namespace pipethreader::verify {
 
 struct LoopFrame {
   int counter = 0;           // zone variable
+  int loop = 0;              // index into Code::loops
   std::int64_t residue = 0;  // the counter modulo Compiled::modulus; -1: unknown
 };
 
@@ -46,7 +47,7 @@ struct PhaseState {
   std::uint64_t arrived = 0;  // lanes, in the current phase
   int arrivals = 0;
   std::int64_t bytes_due = 0;
-  bool announced = false;     // bytes were expected or have come
+  bool announced = false;  // bytes were expected or have come
 };
 
 struct SlotState {
@@ -80,10 +81,10 @@ struct State {
   BitTable sets;                       // of events
   Bits active;                         // events that have happened and still matter
   Zone zone;
-  std::vector<int> constants;          // zone variables of Model::large_constants
+  std::vector<int> constants;  // zone variables of Model::large_constants
   std::vector<Symbol> symbols;
-  std::int64_t items = 0;              // work items known to exist
-  bool items_end = false;              // and there are no more
+  std::int64_t items = 0;  // work items known to exist
+  bool items_end = false;  // and there are no more
 
   [[nodiscard]] std::int64_t first_item() const;  // the least that a lane is in
 };

@@ -21,7 +21,8 @@ Result<void> check_registers(const Program& program, const Options& options) {
     if (role.registers == 0) continue;
     budgeted = true;
     if (role.registers % 8 != 0 || role.registers < 24 || role.registers > 240) {
-      return fail("role '{}' has a budget of {} registers; expected a multiple of 8 from 24 to 240", role.name, role.registers);
+      return fail("role '{}' has a budget of {} registers; expected a multiple of 8 from 24 to 240", role.name,
+                  role.registers);
     }
     budget += std::int64_t{role.registers} * role.instances;
   }
@@ -51,12 +52,14 @@ Result<void> check_memory(const Program& program, const Options& options) {
   std::sort(placed.begin(), placed.end());
   std::int64_t end = 0;
   for (const auto& [offset, buffer] : placed) {
-    if (offset < end) return fail("buffer '{}' at offset {} overlaps the one before it, which ends at {}", buffer->name, offset, end);
+    if (offset < end)
+      return fail("buffer '{}' at offset {} overlaps the one before it, which ends at {}", buffer->name, offset, end);
     end = offset + slot_stride(*buffer) * (buffer->slots - 1) + slot_bytes(*buffer);
   }
   const std::int64_t needed = std::max({sum, end, program.shared_bytes});
   if (needed * program.blocks_per_unit > options.shared_bytes_limit) {
-    return fail("{} block(s) of {} bytes of shared memory do not fit into {}", program.blocks_per_unit, needed, options.shared_bytes_limit);
+    return fail("{} block(s) of {} bytes of shared memory do not fit into {}", program.blocks_per_unit, needed,
+                options.shared_bytes_limit);
   }
   if (program.shared_bytes > 0 && end > program.shared_bytes) {
     return fail("buffers end at byte {} of shared memory, and the program asks for {}", end, program.shared_bytes);
@@ -79,7 +82,8 @@ Result<void> check_work(const Program& program) {
     });
     if (loops > 1) return fail("role '{}' has {} loops over work items; expected one", program.roles[r].name, loops);
     if (r > 0 && (work == nullptr) != (first == nullptr)) {
-      return fail("role '{}' has {} loop over work items, and the roles before it differ", program.roles[r].name, work ? "a" : "no");
+      return fail("role '{}' has {} loop over work items, and the roles before it differ", program.roles[r].name,
+                  work ? "a" : "no");
     }
     if (work == nullptr) continue;
     const std::string count = program::print(program, work->count);
@@ -87,7 +91,8 @@ Result<void> check_work(const Program& program) {
       first = work;
       text = count;
     } else if (count != text || work->order != first->order) {
-      return fail("role '{}' goes through other work items than role '{}'", program.roles[r].name, program.roles[0].name);
+      return fail("role '{}' goes through other work items than role '{}'", program.roles[r].name,
+                  program.roles[0].name);
     }
   }
   return {};

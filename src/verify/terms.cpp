@@ -87,9 +87,12 @@ Linear Terms::call(Function function, std::vector<Linear> args) {
     return Linear{evaluate_integers(function, values), {}};
   }
   switch (function) {
-    case Function::neg: return times(args[0], -1);
-    case Function::add: return plus(args[0], args[1]);
-    case Function::sub: return plus(args[0], args[1], -1);
+    case Function::neg:
+      return times(args[0], -1);
+    case Function::add:
+      return plus(args[0], args[1]);
+    case Function::sub:
+      return plus(args[0], args[1], -1);
     case Function::mul:
       if (args[0].is_constant()) return times(args[1], args[0].constant);
       if (args[1].is_constant()) return times(args[0], args[1].constant);
@@ -110,7 +113,8 @@ Linear Terms::call(Function function, std::vector<Linear> args) {
       if (difference.is_constant()) return (difference.constant < 0) == (function == Function::min) ? args[0] : args[1];
       break;
     }
-    default: break;
+    default:
+      break;
   }
   Atom atom;
   atom.kind = Atom::Kind::opaque;
@@ -193,10 +197,13 @@ std::string Terms::pattern_key(const Atom& atom, std::vector<Hole>& holes, bool 
   switch (atom.kind) {
     case Atom::Kind::param:
       return readable ? program_.params[static_cast<std::size_t>(atom.index)].name : fmt::format("p{}", atom.index);
-    case Atom::Kind::item: return "item";
-    case Atom::Kind::coord: return fmt::format("c{}", atom.index);
+    case Atom::Kind::item:
+      return "item";
+    case Atom::Kind::coord:
+      return fmt::format("c{}", atom.index);
     case Atom::Kind::counter:
-    case Atom::Kind::opaque: break;
+    case Atom::Kind::opaque:
+      break;
   }
   std::vector<std::string> args;
   for (const Linear& arg : atom.args) args.push_back(pattern_key(arg, holes, readable));
@@ -215,8 +222,10 @@ std::string Terms::pattern_key(const Linear& sum, std::vector<Hole>& holes, bool
   std::int64_t constant = sum.constant;
   std::string text;
   const auto append = [&](std::int64_t coefficient, const std::string& what) {
-    if (!text.empty()) text += coefficient < 0 ? " - " : " + ";
-    else if (coefficient < 0) text += "-";
+    if (!text.empty())
+      text += coefficient < 0 ? " - " : " + ";
+    else if (coefficient < 0)
+      text += "-";
     if (std::abs(coefficient) != 1) text += fmt::format("{} * ", std::abs(coefficient));
     text += what;
   };
@@ -256,10 +265,14 @@ Question Terms::question(const Linear& truth) {
     };
     if (atom.kind == Atom::Kind::opaque) {
       switch (atom.function) {
-        case Function::lt: return difference(1, 0, -1);
-        case Function::le: return difference(1, 0, 0);
-        case Function::gt: return difference(0, 1, -1);
-        case Function::ge: return difference(0, 1, 0);
+        case Function::lt:
+          return difference(1, 0, -1);
+        case Function::le:
+          return difference(1, 0, 0);
+        case Function::gt:
+          return difference(0, 1, -1);
+        case Function::ge:
+          return difference(0, 1, 0);
         case Function::eq:
           return {Question::Kind::all, true, {}, {difference(0, 1, 0), difference(1, 0, 0)}};
         case Function::ne:
@@ -270,7 +283,8 @@ Question Terms::question(const Linear& truth) {
           return {Question::Kind::any, true, {}, {question(atom.args[0]), question(atom.args[1])}};
         case Function::logical_not:
           return {Question::Kind::negation, true, {}, {question(atom.args[0])}};
-        default: break;
+        default:
+          break;
       }
     }
   }
@@ -423,7 +437,8 @@ Interval Terms::bounds(const Atom& atom, const Scope& scope) const {
   switch (atom.kind) {
     case Atom::Kind::param:
       return {program_.params[at(static_cast<std::size_t>(atom.index))].dim ? 0 : -no_limit, no_limit};
-    case Atom::Kind::item: return {0, no_limit};
+    case Atom::Kind::item:
+      return {0, no_limit};
     case Atom::Kind::counter: {
       const auto depth = static_cast<std::size_t>(atom.index);
       return depth < scope.counters.size() ? scope.counters[depth] : Interval{0, no_limit};
@@ -432,7 +447,8 @@ Interval Terms::bounds(const Atom& atom, const Scope& scope) const {
       const auto dim = static_cast<std::size_t>(atom.index);
       return {0, dim < scope.coords.size() ? scope.coords[dim] - 1 : no_limit};
     }
-    case Atom::Kind::opaque: break;
+    case Atom::Kind::opaque:
+      break;
   }
   std::vector<Interval> args;
   for (const Linear& arg : atom.args) args.push_back(bounds(arg, scope));
@@ -452,11 +468,16 @@ Interval Terms::bounds(const Atom& atom, const Scope& scope) const {
     case Function::mul:
       if (args[0].low >= 0 && args[1].low >= 0) return {0, no_limit};
       break;
-    case Function::min: return {std::min(args[0].low, args[1].low), std::min(args[0].high, args[1].high)};
-    case Function::max: return {std::max(args[0].low, args[1].low), std::max(args[0].high, args[1].high)};
-    case Function::add: return args[0];
-    case Function::select: return {std::min(args[1].low, args[2].low), std::max(args[1].high, args[2].high)};
-    case Function::abs: return {0, no_limit};
+    case Function::min:
+      return {std::min(args[0].low, args[1].low), std::min(args[0].high, args[1].high)};
+    case Function::max:
+      return {std::max(args[0].low, args[1].low), std::max(args[0].high, args[1].high)};
+    case Function::add:
+      return args[0];
+    case Function::select:
+      return {std::min(args[1].low, args[2].low), std::max(args[1].high, args[2].high)};
+    case Function::abs:
+      return {0, no_limit};
     default:
       if (info(atom.function).gives_boolean) return {0, 1};
   }
@@ -470,10 +491,17 @@ std::int64_t Terms::value(const Linear& sum, const std::vector<double>& params, 
     const Atom& a = atom(id);
     std::int64_t one = 0;
     switch (a.kind) {
-      case Atom::Kind::param: one = static_cast<std::int64_t>(params[static_cast<std::size_t>(a.index)]); break;
-      case Atom::Kind::item: one = item; break;
-      case Atom::Kind::counter: one = counters[static_cast<std::size_t>(a.index)]; break;
-      case Atom::Kind::coord: break;
+      case Atom::Kind::param:
+        one = static_cast<std::int64_t>(params[static_cast<std::size_t>(a.index)]);
+        break;
+      case Atom::Kind::item:
+        one = item;
+        break;
+      case Atom::Kind::counter:
+        one = counters[static_cast<std::size_t>(a.index)];
+        break;
+      case Atom::Kind::coord:
+        break;
       case Atom::Kind::opaque: {
         std::vector<std::int64_t> args;
         for (const Linear& arg : a.args) args.push_back(value(arg, params, item, counters));

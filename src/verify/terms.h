@@ -79,9 +79,9 @@ inline constexpr std::int64_t no_limit = std::int64_t{1} << 40;
 struct Scope {
   int instance = 0;
   int cluster_rank = 0;
-  std::map<int, Linear> vars;            // by VarId
-  std::vector<Interval> counters;        // by loop depth
-  std::vector<std::int64_t> coords;      // extents of the tile's dimensions
+  std::map<int, Linear> vars;        // by VarId
+  std::vector<Interval> counters;    // by loop depth
+  std::vector<std::int64_t> coords;  // extents of the tile's dimensions
 };
 
 class Terms {
@@ -90,7 +90,7 @@ class Terms {
 
   // The normal form; nothing when the expression is not uniform (a fragment) or uses a variable not yet assigned.
   [[nodiscard]] std::optional<Linear> build(program::ExprId expr, const Scope& scope);
-  [[nodiscard]] Question question(const Linear& truth);       // truth != 0
+  [[nodiscard]] Question question(const Linear& truth);  // truth != 0
   [[nodiscard]] Question at_least_zero(const Linear& sum);
   [[nodiscard]] Value value(const Linear& sum);
   [[nodiscard]] Linear counter(int depth);
@@ -99,7 +99,9 @@ class Terms {
 
   [[nodiscard]] const Atom& atom(int id) const { return atoms_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] int pattern_count() const { return static_cast<int>(patterns_.size()); }
-  [[nodiscard]] const std::string& pattern_text(int pattern) const { return pattern_text_[static_cast<std::size_t>(pattern)]; }
+  [[nodiscard]] const std::string& pattern_text(int pattern) const {
+    return pattern_text_[static_cast<std::size_t>(pattern)];
+  }
   [[nodiscard]] Interval bounds(const Linear& sum, const Scope& scope) const;
   [[nodiscard]] std::string text(const Linear& sum) const;
 

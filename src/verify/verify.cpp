@@ -13,17 +13,24 @@ namespace pipethreader::verify {
 
 std::string_view name(Witness::Fault fault) {
   switch (fault) {
-    case Witness::Fault::none: return "none";
-    case Witness::Fault::race: return "race";
-    case Witness::Fault::deadlock: return "deadlock";
-    case Witness::Fault::wrong_value: return "wrong value";
-    case Witness::Fault::protocol: return "protocol";
+    case Witness::Fault::none:
+      return "none";
+    case Witness::Fault::race:
+      return "race";
+    case Witness::Fault::deadlock:
+      return "deadlock";
+    case Witness::Fault::wrong_value:
+      return "wrong value";
+    case Witness::Fault::protocol:
+      return "protocol";
   }
   return "";
 }
 
 struct Prover {
-  static VerifiedProgram seal(program::Program program, std::string proof) { return {std::move(program), std::move(proof)}; }
+  static VerifiedProgram seal(program::Program program, std::string proof) {
+    return {std::move(program), std::move(proof)};
+  }
 };
 
 namespace {
@@ -83,8 +90,10 @@ Attempt attempt(const program::Program& program, const Approach& approach, std::
   const Model model(program, *terms, std::move(*compiled), approach.largest);
   const Exploration explored = explore(model, budget);
   if (explored.over_budget) {
-    return {"", rejection(Error(Diagnostic{{}, {}, fmt::format("program '{}' is rejected: not proved within {} states",
-                                                               program.name, budget), {}}))};
+    return {
+        "",
+        rejection(Error(Diagnostic{
+            {}, {}, fmt::format("program '{}' is rejected: not proved within {} states", program.name, budget), {}}))};
   }
   if (!explored.fault) return {proof_of(model, explored), {}};
   Witness witness = make_witness(model, terms, explored);
@@ -104,7 +113,8 @@ tl::expected<VerifiedProgram, Rejection> verify(program::Program program, const 
   approaches.push_back({false, everything});
   std::optional<Rejection> first;
   for (const Approach& approach : approaches) {
-    const std::int64_t budget = approach.largest == everything ? std::min(exact_budget, options.state_budget) : options.state_budget;
+    const std::int64_t budget =
+        approach.largest == everything ? std::min(exact_budget, options.state_budget) : options.state_budget;
     Attempt tried = attempt(program, approach, budget);
     if (!tried.proof.empty()) return Prover::seal(std::move(program), std::move(tried.proof));
     if (tried.confirmed) return tl::unexpected(std::move(tried.rejection));

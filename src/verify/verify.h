@@ -21,7 +21,8 @@ class VerifiedProgram {
 
  private:
   friend struct Prover;
-  VerifiedProgram(program::Program program, std::string proof) : program_(std::move(program)), proof_(std::move(proof)) {}
+  VerifiedProgram(program::Program program, std::string proof)
+      : program_(std::move(program)), proof_(std::move(proof)) {}
   program::Program program_;
   std::string proof_;
 };
@@ -54,8 +55,8 @@ struct Witness {
 [[nodiscard]] std::string_view name(Witness::Fault fault);
 
 struct Options {
-  std::int64_t state_budget = 200'000;         // states explored; over it the program is rejected
-  std::int64_t shared_bytes_limit = 232'448;   // of an execution unit, for all its blocks together
+  std::int64_t state_budget = 200'000;        // states explored; over it the program is rejected
+  std::int64_t shared_bytes_limit = 232'448;  // of an execution unit, for all its blocks together
   std::int64_t registers_limit = 65'536;
 };
 

@@ -27,7 +27,8 @@ Walk walk(const Model& model, const std::vector<Turn>& way) {
     const auto decision = machine.decision();
     if (walk.fault || !decision) break;
     const int step = walk.state.lanes[at(decision->lane)].step;
-    const auto same = std::find_if(turn, way.end(), [&](const Turn& t) { return t.lane == decision->lane && t.step == step; });
+    const auto same =
+        std::find_if(turn, way.end(), [&](const Turn& t) { return t.lane == decision->lane && t.step == step; });
     bool yes = same != way.end() && same->yes;
     if (same != way.end()) turn = std::next(same);
     State before = walk.state;

@@ -99,26 +99,6 @@ bool Zone::equal(int x, int y, int offset) const {
 
 std::int64_t Zone::low(int x) const { return bound(0, x) == unbounded ? INT32_MIN : -std::int64_t{bound(0, x)}; }
 
-void Zone::extrapolate(int value, int difference) {
-  bool changed = false;
-  for (int x = 0; x < capacity_; ++x) {
-    if (!used_[static_cast<std::size_t>(x)]) continue;
-    for (int y = 0; y < capacity_; ++y) {
-      if (x == y || !used_[static_cast<std::size_t>(y)]) continue;
-      std::int32_t& c = cell(x, y);
-      const int threshold = x == 0 || y == 0 ? value : difference;
-      if (c != unbounded && c > threshold) {
-        c = unbounded;
-        changed = true;
-      } else if (c < -threshold) {
-        c = -threshold;
-        changed = true;
-      }
-    }
-  }
-  if (changed) close();
-}
-
 void Zone::close() {
   for (int via = 0; via < capacity_; ++via) {
     if (!used_[static_cast<std::size_t>(via)]) continue;

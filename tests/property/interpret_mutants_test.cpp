@@ -16,13 +16,18 @@
 namespace pipethreader::interpret {
 namespace {
 
-// Small, yet with every ring going round more than twice, and several work items a cluster.
-std::vector<double> busy_sizes(const std::string& example) {
-  if (example == "attention") return {3, 257, 0.2};
-  if (example == "matmul" || example == "turns") return {129, 129, 450};
-  if (example == "cluster_matmul") return {257, 129, 450};
-  if (example == "plain_copies") return {65, 65, 330};
-  return test::sizes_for(example).back();
+// Several work items a cluster; once every ring goes round more than twice in an item, once loops are short.
+std::vector<std::vector<double>> busy_sizes(const std::string& example) {
+  if (example == "attention") return {{3, 257, 0.2}, {5, 64, 0.2}};
+  if (example == "matmul" || example == "turns") return {{129, 129, 456}, {300, 129, 64}};
+  if (example == "cluster_matmul") return {{257, 129, 456}, {257, 257, 64}};
+  if (example == "plain_copies") return {{65, 65, 330}, {129, 129, 64}};
+  return {test::sizes_for(example).back()};
+}
+
+// At the end of a block a barrier may be left with an arrival that nobody takes up.
+bool harmless(const std::string& example, const std::string& place) {
+  return example == "turns" && place == "consumer.2.0 barrier_sync";
 }
 
 RunOptions options_for(int seed) {
@@ -33,11 +38,12 @@ RunOptions options_for(int seed) {
   return options;
 }
 
-std::optional<Fault> first_fault(const program::Program& program, const std::vector<double>& sizes, int seeds) {
-  for (int seed = 0; seed < seeds; ++seed) {
-    Arguments arguments = test::random_arguments(program, sizes, 5);
-    if (const auto report = run(program, arguments, options_for(seed)); !report) return report.error();
-  }
+std::optional<Fault> first_fault(const program::Program& program, const std::string& example, int seeds) {
+  for (int seed = 0; seed < seeds; ++seed)
+    for (const std::vector<double>& sizes : busy_sizes(example)) {
+      Arguments arguments = test::random_arguments(program, sizes, 5);
+      if (const auto report = run(program, arguments, options_for(seed)); !report) return report.error();
+    }
   return std::nullopt;
 }
 
@@ -45,7 +51,7 @@ class Examples : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Examples, HaveNoFaultUnderAnyInterleaving) {
   const program::Program program = test::example_program(GetParam());
-  const std::optional<Fault> fault = first_fault(program, busy_sizes(GetParam()), 60 / PIPETHREADER_TEST_DIVISOR);
+  const std::optional<Fault> fault = first_fault(program, GetParam(), 40 / PIPETHREADER_TEST_DIVISOR);
   EXPECT_FALSE(fault) << fault->format();
 }
 
@@ -63,7 +69,11 @@ bool synchronises(const program::Instr& instr) {
 }
 
 TEST_P(Examples, NeedEachOfTheirSynchronisingInstructions) {
-  const program::Program original = test::example_program(GetParam());
+  program::Program original = test::example_program(GetParam());
+  // With one work item a block, what orders items would go unneeded.
+  program::for_each_instr(original, [](program::RoleId, program::Instr& instr, const program::Path&) {
+    if (auto* work = std::get_if<program::ForWork>(&instr.op)) work->order = program::WorkOrder::persistent;
+  });
   std::vector<std::pair<program::RoleId, program::Path>> places;
   program::for_each_instr(original, [&](program::RoleId role, const program::Instr& instr, const program::Path& path) {
     if (synchronises(instr)) places.emplace_back(role, path);
@@ -72,8 +82,11 @@ TEST_P(Examples, NeedEachOfTheirSynchronisingInstructions) {
     program::Program mutant = original;
     program::Block& body = mutant.roles[static_cast<std::size_t>(role.index)].body;
     program::find(body, path)->op = std::monostate{};
-    const std::optional<Fault> fault = first_fault(mutant, busy_sizes(GetParam()), 16);
-    EXPECT_TRUE(fault) << GetParam() << " works without " << print(original, role, path);
+    const std::optional<Fault> fault = first_fault(mutant, GetParam(), 16);
+    const std::string place = print(original, role, path);
+    EXPECT_EQ(fault.has_value(), !harmless(GetParam(), place)) << GetParam() << " without " << place;
+    if (!fault) continue;
+    EXPECT_NE(fault->kind, FaultKind::arguments) << fault->explanation;
   }
 }
 

@@ -17,9 +17,8 @@ template <class Op, class... Some>
 constexpr bool one_of = (std::is_same_v<Op, Some> || ...);
 
 template <class Op>
-constexpr bool removable =
-    one_of<Op, RingWait, RingAcquire, RingCommit, RingRelease, RingAdvance, MmaWait, MmaCommit, BarrierSync,
-           BarrierArrive, BulkStoreWait, ProxyFence, ClusterSync>;
+constexpr bool removable = one_of<Op, RingWait, RingAcquire, RingCommit, RingRelease, RingAdvance, MmaWait, MmaCommit,
+                                  BarrierSync, BarrierArrive, BulkStoreWait, ProxyFence, ClusterSync>;
 
 // Fragments that an instruction and all it holds read, and those it writes.
 struct Touched {
@@ -38,7 +37,8 @@ Touched touched_by(const Program& program, const Instr& instr) {
     std::visit(
         [&](const auto& op) {
           using Op = std::remove_cvref_t<decltype(op)>;
-          if constexpr (one_of<Op, Map, Reduce, Relayout, LoadGlobal, LoadShared>) touched.writes.push_back(op.target.index);
+          if constexpr (one_of<Op, Map, Reduce, Relayout, LoadGlobal, LoadShared>)
+            touched.writes.push_back(op.target.index);
           if constexpr (one_of<Op, StoreGlobal, StoreShared, Relayout>) touched.reads.push_back(op.source.index);
           if constexpr (one_of<Op, Mma>) {
             touched.writes.push_back(op.accumulator.index);
@@ -78,7 +78,8 @@ class Mutator {
     for (std::size_t b = 0; b < original_.barriers.size(); ++b) {
       for (const int by : {-1, 1}) {
         if (original_.barriers[b].participants + by < 1) continue;
-        change(fmt::format("barrier {}: {} participants", original_.barriers[b].name, original_.barriers[b].participants + by),
+        change(fmt::format("barrier {}: {} participants", original_.barriers[b].name,
+                           original_.barriers[b].participants + by),
                [&](Program& p) { p.barriers[b].participants += by; });
       }
     }
@@ -177,9 +178,12 @@ class Mutator {
     };
     if (ring.depth > 1) change_ring("one slot less", [](Ring& x) { --x.depth; });
     for (const int by : {-1, 1}) {
-      if (ring.full_arrivals + by > 0) change_ring(fmt::format("full after {}", ring.full_arrivals + by), [&](Ring& x) { x.full_arrivals += by; });
-      if (ring.empty_arrivals + by > 0) change_ring(fmt::format("empty after {}", ring.empty_arrivals + by), [&](Ring& x) { x.empty_arrivals += by; });
-      if (ring.bytes > 0) change_ring(fmt::format("{} bytes", ring.bytes + 16 * by), [&](Ring& x) { x.bytes += 16 * by; });
+      if (ring.full_arrivals + by > 0)
+        change_ring(fmt::format("full after {}", ring.full_arrivals + by), [&](Ring& x) { x.full_arrivals += by; });
+      if (ring.empty_arrivals + by > 0)
+        change_ring(fmt::format("empty after {}", ring.empty_arrivals + by), [&](Ring& x) { x.empty_arrivals += by; });
+      if (ring.bytes > 0)
+        change_ring(fmt::format("{} bytes", ring.bytes + 16 * by), [&](Ring& x) { x.bytes += 16 * by; });
     }
     if (ring.bytes > 0) change_ring("half the bytes", [](Ring& x) { x.bytes /= 2; });
   }
@@ -205,8 +209,9 @@ std::vector<Setting> settings_for(const Program& program, const verify::Witness&
   // Sizes around tile borders; scalars do not decide anything.
   std::vector<std::vector<double>> choices{{}};
   for (const Param& param : program.params) {
-    const std::vector<double> sizes = param.dim ? std::vector<double>{1, 8, 64, 72, 128, 136, 200, 256, 264, 328, 392, 456, 520, 0, 584, 712}
-                                                : std::vector<double>{0.5};
+    const std::vector<double> sizes =
+        param.dim ? std::vector<double>{1, 8, 64, 72, 128, 136, 200, 256, 264, 328, 392, 456, 520, 0, 584, 712}
+                  : std::vector<double>{0.5};
     std::vector<std::vector<double>> longer;
     for (const auto& choice : choices) {
       for (const double size : sizes) {

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <stdexcept>
 
-
 namespace pipethreader::test {
 namespace {
 

@@ -13,9 +13,9 @@
 namespace pipethreader::interpret {
 namespace {
 
+using test::example_program;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using test::example_program;
 
 const std::vector<double>& output_of(const program::Program& program, const Arguments& arguments) {
   for (std::size_t t = 0; t < program.tensors.size(); ++t)
@@ -57,12 +57,12 @@ std::optional<Fault> fault_of(const program::Program& program, const std::vector
   return std::nullopt;
 }
 
-#define EXPECT_FAULT(program, params, expected_kind, matcher)                        \
-  do {                                                                               \
+#define EXPECT_FAULT(program, params, expected_kind, matcher)                         \
+  do {                                                                                \
     const std::optional<Fault> fault = fault_of(program, std::vector<double> params); \
-    ASSERT_TRUE(fault.has_value());                                                  \
-    EXPECT_EQ(name(fault->kind), name(expected_kind)) << fault->explanation;         \
-    EXPECT_THAT(fault->explanation, matcher);                                        \
+    ASSERT_TRUE(fault.has_value());                                                   \
+    EXPECT_EQ(name(fault->kind), name(expected_kind)) << fault->explanation;          \
+    EXPECT_THAT(fault->explanation, matcher);                                         \
   } while (false)
 
 // --- the examples ----------------------------------------------------------------------------------------------------
@@ -127,7 +127,8 @@ TEST(InterpretRaces, ASlotReleasedWhileAProductReadsIt) {
 }
 
 TEST(InterpretRaces, AMissingProxyFence) {
-  EXPECT_FAULT(edited("bulk_epilogue", "    proxy_fence\n", ""), ({128, 64}), FaultKind::race, HasSubstr("no proxy fence"));
+  EXPECT_FAULT(edited("bulk_epilogue", "    proxy_fence\n", ""), ({128, 64}), FaultKind::race,
+               HasSubstr("no proxy fence"));
 }
 
 TEST(InterpretRaces, AProxyFenceBehindTheBarrier) {
@@ -142,8 +143,9 @@ TEST(InterpretRaces, ABulkStoreThatDoesNotWaitForTheOtherInstance) {
 }
 
 TEST(InterpretRaces, ATileOverwrittenBeforeItsBulkStoreHasReadIt) {
-  EXPECT_FAULT(edited("bulk_epilogue", "      bulk_store_wait 0  // the store of the item before has read the tile\n", ""),
-               ({512, 64}), FaultKind::race, HasSubstr("a bulk store of worker[0]"));
+  EXPECT_FAULT(
+      edited("bulk_epilogue", "      bulk_store_wait 0  // the store of the item before has read the tile\n", ""),
+      ({512, 64}), FaultKind::race, HasSubstr("a bulk store of worker[0]"));
 }
 
 TEST(InterpretRaces, TwoBlocksWriteOneElement) {
@@ -181,9 +183,11 @@ TEST(InterpretDeadlocks, SayWhoWaitsForWhom) {
 }
 
 TEST(InterpretDeadlocks, NameWhoHasArrived) {
-  EXPECT_FAULT(edited("bulk_epilogue", "    barrier_sync filled\n",
-                      "    if instance == 1 {\n      barrier_sync filled\n    }\n"),
-               ({128, 64}), FaultKind::deadlock, HasSubstr("barrier 'filled'[0]: 1 of 2 have arrived (worker[1]"));
+  EXPECT_FAULT(
+      edited("bulk_epilogue", "    barrier_sync free\n", "    if instance == 1 {\n      barrier_sync free\n    }\n"),
+      ({128, 64}), FaultKind::deadlock,
+      AllOf(HasSubstr("barrier 'free'[0]: 1 of 2 have arrived (worker[1]"),
+            HasSubstr("barrier 'filled'[0]: 1 of 2 have arrived (worker[0]")));
 }
 
 TEST(InterpretDeadlocks, CountBytes) {
@@ -196,9 +200,17 @@ TEST(InterpretProtocol, TooManyArrivals) {
                FaultKind::protocol, HasSubstr("'empty' of ring 'AB'"));
 }
 
-TEST(InterpretProtocol, AWaiterTwoPhasesBehind) {
-  EXPECT_FAULT(edited("matmul", "ring AB: depth 3 full 1 empty 2", "ring AB: depth 3 full 1 empty 1"), ({128, 128, 640}),
-               FaultKind::protocol, HasSubstr("ring 'AB'"));
+TEST(InterpretProtocol, PhasesThatDoNotWaitForEveryReader) {
+  const program::Program program =
+      edited("matmul", "ring AB: depth 3 full 1 empty 2", "ring AB: depth 3 full 1 empty 1");
+  EXPECT_FAULT(program, ({128, 128, 640}), FaultKind::race, HasSubstr("the copy engine for producer[0]"));
+  Arguments arguments = test::random_arguments(program, {128, 128, 640}, 3);
+  RunOptions options;
+  options.detect_races = false;  // what is left is what the phases themselves show
+  const auto report = run(program, arguments, options);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, FaultKind::protocol);
+  EXPECT_THAT(report.error().explanation, HasSubstr("ring 'AB'"));
 }
 
 TEST(InterpretProtocol, AFragmentTouchedWhileAProductUsesIt) {
@@ -226,15 +238,16 @@ TEST(InterpretProtocol, ABlockThatEndsBeforeItsNeighbourHasFinished) {
     text.erase(at, text.find('\n', at) + 1 - at);
   const auto program = program::parse(text, "cluster_matmul");
   ASSERT_TRUE(program) << program.error().format();
-  EXPECT_FAULT(*program, ({256, 128, 64}), FaultKind::protocol, HasSubstr("ended"));
+  EXPECT_FAULT(*program, ({256, 128, 64}), FaultKind::protocol, HasSubstr("end"));
 }
 
 // --- values ----------------------------------------------------------------------------------------------------------
 
 TEST(InterpretValues, AnotherFillThanTheCursorSays) {
-  EXPECT_FAULT(edited("matmul", "        mma acc += a origin instance * 64, b, depth 64\n        mma_commit\n        mma_wait 1",
-                      "        mma acc += a lag 1 origin instance * 64, b, depth 64\n        mma_commit\n        mma_wait 1"),
-               ({128, 128, 640}), FaultKind::race, HasSubstr("buffer 'a'"));
+  EXPECT_FAULT(
+      edited("matmul", "        mma acc += a origin instance * 64, b, depth 64\n        mma_commit\n        mma_wait 1",
+             "        mma acc += a lag 1 origin instance * 64, b, depth 64\n        mma_commit\n        mma_wait 1"),
+      ({128, 128, 640}), FaultKind::race, HasSubstr("buffer 'a'"));
 }
 
 TEST(InterpretValues, AnUninitialisedFragment) {

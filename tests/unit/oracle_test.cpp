@@ -312,6 +312,34 @@ TEST(Oracle, ANumberMinusItselfIsExactlyZero) {
   EXPECT_THAT(bounds(outputs, 1), Each(::testing::Gt(0)));
 }
 
+TEST(Oracle, ExactZerosStayExact) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f32[N], B: f32[N]) -> (C: f32[N]) {
+      parallel i: N;
+      x[i] = exp(B[i]);
+      y[i] = A[i] * x[i] + A[i] * B[i];
+      C[i] = select(y[i] == 0, 5, 1 / y[i]);
+    })");
+  const Outputs outputs = run(kernel, inputs_of({2}, {row({0, 1}), row({1, 1}), {}}));
+  EXPECT_EQ(values(outputs)[0], 5);
+  EXPECT_EQ(bounds(outputs)[0], 0);
+  EXPECT_GT(bounds(outputs)[1], 0);
+}
+
+TEST(Oracle, ASumOverTilesIsChargedAsOneSumInAnyOrder) {
+  const auto kernel = kernel_of(R"(
+    kernel k(A: f32[N]) -> (S: f32[]) {
+      carry s = 0;
+      for j: N { s += sum[j] A[j]; }
+      S[] = s;
+    })");
+  // Alternating terms cancel in their order; in another order the partial sums are large.
+  const Inputs inputs = inputs_of({6}, {row({1000, -1000, 1000, -1000, 0, 1000})});
+  const double whole = bounds(run(kernel, inputs, Partition::whole()))[0];
+  EXPECT_NEAR(whole, 5 * 5000 * 0x1p-24, 1e-9);
+  EXPECT_NEAR(bounds(run(kernel, inputs, Partition::one()))[0], whole, whole / 2);
+}
+
 TEST(Oracle, ConversionsRoundAndSmallErrorsCanOnlyFlipThem) {
   const auto kernel = kernel_of(R"(
     kernel k(A: f32[N]) -> (B: f16[N], C: bf16[N]) {

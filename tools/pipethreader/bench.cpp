@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "commands.h"
-#include "cublas.h"
+#include "product_peer.h"
 #include "driver/report.h"
 #include "driver/run.h"
 

@@ -1,4 +1,4 @@
-#include "cublas.h"
+#include "product_peer.h"
 
 #include <filesystem>
 #include <vector>
