@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "commands.h"
-#include "product_peer.h"
 #include "driver/report.h"
 #include "driver/run.h"
+#include "product_peer.h"
 
 namespace pipethreader::tool {
 
