@@ -103,11 +103,11 @@ Result<oracle::Inputs> random_inputs(const kernel::Kernel& kernel, const RunOpti
   if (!sizes) return tl::unexpected(sizes.error());
   auto inputs = oracle::random_inputs(kernel, *sizes, options.seed);
   if (!inputs) return inputs;
-  for (const auto& [name, value] : options.scalars) {
-    const auto found =
-        std::find_if(kernel.scalars.begin(), kernel.scalars.end(), [&](const auto& s) { return s.name == name; });
-    if (found == kernel.scalars.end()) return fail("'{}' has no scalar '{}'", kernel.name, name);
-    inputs->scalars[static_cast<std::size_t>(found - kernel.scalars.begin())] = round_to(found->type, value);
+  for (const auto& setting : options.scalars) {
+    const auto found = std::find_if(kernel.scalars.begin(), kernel.scalars.end(),
+                                    [&](const auto& s) { return s.name == setting.first; });
+    if (found == kernel.scalars.end()) return fail("'{}' has no scalar '{}'", kernel.name, setting.first);
+    inputs->scalars[static_cast<std::size_t>(found - kernel.scalars.begin())] = round_to(found->type, setting.second);
   }
   return inputs;
 }

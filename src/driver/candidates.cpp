@@ -8,8 +8,6 @@
 
 #include "search/search.h"
 
-#include "search/search.h"
-
 namespace pipethreader::driver {
 
 namespace {

@@ -164,6 +164,7 @@ class Cluster {
   // control.cpp
   const program::Instr* current(Actor& actor);  // null: the role is at its end
   bool next_trip(Actor& actor, Frame& frame);
+  const std::vector<std::int64_t>& items_of(program::WorkOrder order, std::int64_t count);
   bool enter_item(Actor& actor, Frame& frame);
   [[nodiscard]] bool known(const Actor& actor, program::ExprId expr) const;
   bool decide(Actor& actor);
@@ -216,6 +217,7 @@ class Cluster {
   [[nodiscard]] Toucher toucher(const Actor& actor, const program::Instr* instr) const;
   [[nodiscard]] Toucher toucher(const Issue& issue) const;
   Issue issue(Actor& actor, const program::Instr& instr, Component component, Time time) const;
+  [[nodiscard]] FaultKind outside() const;
   void touch(std::size_t block, const SlotRef& ref, const Region& region, bool write, const Toucher& now);
   void begin_read(std::size_t block, const SlotRef& ref, const Region& region, const Toucher& now);
   void begin_write(std::size_t block, const SlotRef& ref, const Region& region, const Toucher& now);
@@ -264,7 +266,8 @@ class Cluster {
   std::vector<BulkRead> copies_;
   std::vector<BulkWrite> stores_;
   Meeting everybody_;
-  std::int64_t items_ = 0;     // begun by the first actor
+  std::int64_t items_ = 0;  // begun by the first actor
+  std::map<std::pair<program::WorkOrder, std::int64_t>, std::vector<std::int64_t>> item_lists_;
   std::uint64_t wakeups_ = 0;  // counts what may let a blocked actor go on
   FencesOf fences_of_;
 

@@ -36,12 +36,18 @@ bool Cluster::enter_item(Actor& actor, Frame& frame) {
     if (actor.index == 0) ++items_;
     return true;
   }
-  const std::vector<std::int64_t> items =
-      plan_.items(frame.work->order, uniforms(actor).integer(frame.work->count), index_);
+  const std::vector<std::int64_t>& items = items_of(frame.work->order, uniforms(actor).integer(frame.work->count));
   if (frame.item >= items.size()) return false;
   actor.vars[at(frame.work->item)] = items[frame.item++];
   if (actor.index == 0) ++items_;
   return true;
+}
+
+// All roles ask for the same, item after item.
+const std::vector<std::int64_t>& Cluster::items_of(WorkOrder order, std::int64_t count) {
+  const auto [known, added] = item_lists_.try_emplace({order, count});
+  if (added) known->second = plan_.items(order, count, index_);
+  return known->second;
 }
 
 // Whether an expression follows from constants, the instance and the cluster rank: then no decision is needed for it.

@@ -20,7 +20,8 @@ class FaultSink {
 
   // Appended to the explanation, once it is known who was at work.
   void add_place(const std::string& place) {
-    if (fault_ && !placed_) fault_->explanation = place + ": " + fault_->explanation;
+    if (!fault_ || placed_) return;
+    fault_->explanation = place + ": " + fault_->explanation;
     placed_ = true;
   }
 

@@ -34,13 +34,15 @@ Issue Cluster::issue(Actor& actor, const Instr& instr, Component component, Time
   return {actor.index, &instr, component, time, actor.synced, actor.clock};
 }
 
+// A replay knows no sizes: an address that depends on one says nothing.
+FaultKind Cluster::outside() const { return launch_.replay() ? FaultKind::unsupported : FaultKind::out_of_bounds; }
+
 void Cluster::touch(std::size_t block, const SlotRef& ref, const Region& region, bool write, const Toucher& now) {
   const Buffer& buffer = program_[ref.buffer];
   if (region.row_begin < 0 || region.row_end > buffer.rows || region.col_begin < 0 || region.col_end > buffer.cols)
-    return faults_.raise(
-        FaultKind::out_of_bounds,
-        fmt::format("rows {}..{}, columns {}..{} of buffer '{}', which is {} x {}", region.row_begin,
-                    region.row_end - 1, region.col_begin, region.col_end - 1, buffer.name, buffer.rows, buffer.cols));
+    return faults_.raise(outside(), fmt::format("rows {}..{}, columns {}..{} of buffer '{}', which is {} x {}",
+                                                region.row_begin, region.row_end - 1, region.col_begin,
+                                                region.col_end - 1, buffer.name, buffer.rows, buffer.cols));
   if (!launch_.options.detect_races) return;
   SlotShadow& shadow = blocks_[block].memory[ref].shadow;
   for (int row = region.row_begin; row < region.row_end && !faults_.any(); ++row) {
@@ -87,9 +89,8 @@ void Cluster::touch_elements(std::size_t block, const SlotRef& ref, const std::v
   std::vector<std::uint8_t> touched(static_cast<std::size_t>(buffer.rows) * width, 0);
   for (std::size_t e = 0; e < rows.size(); ++e) {
     if (rows[e] < 0 || rows[e] >= buffer.rows || cols[e] < 0 || cols[e] >= buffer.cols)
-      return faults_.raise(FaultKind::out_of_bounds,
-                           fmt::format("row {}, column {} of buffer '{}', which is {} x {}", rows[e], cols[e],
-                                       buffer.name, buffer.rows, buffer.cols));
+      return faults_.raise(outside(), fmt::format("row {}, column {} of buffer '{}', which is {} x {}", rows[e],
+                                                  cols[e], buffer.name, buffer.rows, buffer.cols));
     touched[static_cast<std::size_t>(rows[e]) * width + static_cast<std::size_t>(cols[e])] = 1;
   }
   for (int row = 0; row < buffer.rows && !faults_.any(); ++row) {

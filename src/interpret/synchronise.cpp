@@ -86,10 +86,10 @@ void Cluster::arrive(Actor& actor, std::int64_t phase, const BarrierPlace& place
   settle(place);
 }
 
-// Until phase `phase` is over. With only its parity to go by, a waiter can mistake phases two apart.
+// Until phase `phase` is over; phase -1 is over from the start. With only its parity to go by, a waiter can mistake
+// phases two apart.
 Step Cluster::wait(Actor& actor, std::int64_t phase, const BarrierPlace& place) {
   PhaseBarrier& barrier = barrier_at(place);
-  if (phase < 0) return Step::advanced;
   if (!knows_phases(actor.clock, phase, place, "waits for")) return Step::advanced;
   if (barrier.phase == phase) return Step::blocked;
   if (barrier.phase != phase + 1) {
@@ -97,7 +97,7 @@ Step Cluster::wait(Actor& actor, std::int64_t phase, const BarrierPlace& place) 
                                                    name_of(place), state_of(barrier)));
     return Step::advanced;
   }
-  receive(actor, barrier.completed);
+  if (phase >= 0) receive(actor, barrier.completed);
   barrier.waits.push_back({actor.index, actor.now});
   return Step::advanced;
 }
@@ -198,7 +198,7 @@ Meeting* Cluster::meeting_of(Actor& actor, BarrierId barrier, const std::optiona
   std::vector<Meeting>& meetings = blocks_[actor.block].barriers[at(barrier)];
   const std::int64_t i = index ? uniforms(actor).integer(*index) : 0;
   if (i >= 0 && i < static_cast<std::int64_t>(meetings.size())) return &meetings[static_cast<std::size_t>(i)];
-  faults_.raise(FaultKind::out_of_bounds,
+  faults_.raise(outside(),
                 fmt::format("barrier '{}' has {}, and {} is used", program_[barrier].name, meetings.size(), i));
   return nullptr;
 }

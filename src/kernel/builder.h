@@ -65,9 +65,9 @@ class Element : public Term {
  public:
   Element(Builder& builder, std::string name, std::vector<Term> indices, std::optional<ScalarType> type);
   Element(const Element&) = default;
-  void operator=(const Element& expr) {
-    assign(expr, std::nullopt, false);
-  }                                                                         // NOLINT: m(i) = n(i) assigns in the kernel
+  // m(i) = n(i) assigns in the kernel, not the handle.
+  // NOLINTNEXTLINE(misc-unconventional-assign-operator,bugprone-unhandled-self-assignment)
+  void operator=(const Element& expr) { assign(expr, std::nullopt, false); }
   void operator=(const Term& expr) { assign(expr, std::nullopt, false); }   // NOLINT
   void operator=(const Guarded& g) { assign(g.expr, g.condition, false); }  // NOLINT
   void operator+=(const Term& expr) { assign(expr, std::nullopt, true); }

@@ -29,7 +29,8 @@ std::optional<Split> split_nest(Kernel& kernel, const task::Linear& form, AxisId
   const auto [coefficient, expr] = form.uniform[0];
   const auto extent = known_size(kernel, kernel[axis].extent);
   if (extent && *extent > 0 && coefficient % *extent == 0) {
-    const ExprId factor = task::literal(kernel, static_cast<double>(coefficient / *extent), ScalarType::i32);
+    const std::int64_t times = coefficient / *extent;
+    const ExprId factor = task::literal(kernel, static_cast<double>(times), ScalarType::i32);
     return Split{coefficient == *extent ? expr : task::call(kernel, Function::mul, ScalarType::i32, {expr, factor})};
   }
   const Expr e = kernel[expr];

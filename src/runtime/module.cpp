@@ -106,9 +106,9 @@ Result<FunctionAttributes> Function::attributes() const {
       {FunctionAttribute::max_dynamic_shared_bytes, &a.max_dynamic_shared_bytes},
       {FunctionAttribute::binary_version, &a.binary_version},
   }};
-  for (const auto& [which, target] : wanted) {
+  for (const auto& entry : wanted) {
     auto ok = state_->context().run(fmt::format("read an attribute of the kernel '{}'", name()), [&](const Driver& d) {
-      return d.function_attribute(target, static_cast<int>(which), state_->handle);
+      return d.function_attribute(entry.second, static_cast<int>(entry.first), state_->handle);
     });
     if (!ok) return tl::unexpected(ok.error());
   }

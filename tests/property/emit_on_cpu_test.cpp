@@ -52,18 +52,17 @@ std::size_t output_of(const program::Program& program) {
   throw std::runtime_error("no output");
 }
 
-// All programs in one library: most of the time of building goes into what they share.
+// All programs in one library, built once: most of the time of building goes into what they share.
 class OnCpu : public ::testing::TestWithParam<std::string> {
  protected:
   static void SetUpTestSuite() {
-    if (!test::has_compiler()) return;
+    if (library() || !test::has_compiler()) return;
     std::vector<std::string> sources;
     for (const std::string& name : test::example_programs()) sources.push_back(add(name, test::example_program(name)));
     for (const test::InstructionProgram& instruction : test::instruction_programs())
       sources.push_back(add(instruction.name, parsed(instruction)));
     library() = std::make_unique<CpuLibrary>(sources);
   }
-  static void TearDownTestSuite() { library().reset(); }
 
   void SetUp() override {
     if (!library()) GTEST_SKIP() << "no g++ to build the emitted source with";

@@ -10,7 +10,7 @@ namespace pipethreader::test {
 namespace {
 
 // Beside this file, wherever the tests run.
-std::filesystem::path folder() { return std::filesystem::path(__FILE__).parent_path() / "programs"; }
+std::filesystem::path folder() { return PIPETHREADER_SOURCE_DIR "/tests/support/programs"; }
 
 }  // namespace
 

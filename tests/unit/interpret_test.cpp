@@ -213,6 +213,11 @@ TEST(InterpretProtocol, PhasesThatDoNotWaitForEveryReader) {
   EXPECT_THAT(report.error().explanation, HasSubstr("ring 'AB'"));
 }
 
+TEST(InterpretProtocol, AReleaseOfASlotThatIsNotYetFilled) {
+  EXPECT_FAULT(edited("plain_copies", "      release AB\n      advance AB\n", "      advance AB\n      release AB\n"),
+               ({64, 64, 192}), FaultKind::protocol, HasSubstr("'empty' of ring 'AB', slot 1"));
+}
+
 TEST(InterpretProtocol, AFragmentTouchedWhileAProductUsesIt) {
   EXPECT_FAULT(edited("plain_copies", "      mma_wait 0\n      release AB\n      advance AB\n    }\n",
                       "      release AB\n      advance AB\n    }\n"),

@@ -457,7 +457,7 @@ inline void run_one_copy() {
   work();
 }
 
-// Any ready thread may run next; a copy is done now and then, and when nobody can run.
+// Any ready warp may run next; a copy is done seldom, or when nobody can run.
 inline void schedule() {
   for (;;) {
     bool progress = false, all_done = true;
@@ -478,7 +478,7 @@ inline void schedule() {
         progress = true;
         if (!machine->failure.empty()) return;
       }
-      if (!machine->copies.empty() && machine->random() % 16 == 0) run_one_copy();
+      if (!machine->copies.empty() && machine->random() % 512 == 0) run_one_copy();
     }
     if (all_done) return;
     if (progress) continue;
