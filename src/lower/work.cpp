@@ -96,7 +96,10 @@ Lowerer::Bounds Lowerer::open_loop(const schedule::LoopTree& loop, Block& block)
   const int tile = partition_.extent(axis);
   ExprId first = b_.constant(0);
   ExprId last = b_.ceil_div(extent(axis), tile);
+  ExprId low = b_.constant(0);  // points, where first and last are tiles
+  ExprId high = b_.sub(extent(axis), 1);
   bool upper = false;
+  bool lower = false;
   for (const task::Linear& form : frame.condition.inequalities) {
     const auto found = form.axes.find(axis);
     if (found == form.axes.end()) {
@@ -107,17 +110,24 @@ Lowerer::Bounds Lowerer::open_loop(const schedule::LoopTree& loop, Block& block)
     const std::int64_t factor = found->second;
     const ExprId rest = extreme(form, true, true, axis);
     if (factor < 0) {  // axis <= rest / -factor
-      last = b_.min(last, b_.add(b_.div(b_.div(rest, -factor), tile), 1));
+      const ExprId bound = b_.div(rest, -factor);
+      last = b_.min(last, b_.add(b_.div(bound, tile), 1));
+      high = b_.min(high, bound);
       upper = true;
     } else {  // axis >= -rest / factor, rounded up
-      first = b_.max(first, b_.div(b_.div(b_.add(b_.neg(rest), factor - 1), factor), tile));
+      const ExprId bound = b_.div(b_.add(b_.neg(rest), factor - 1), factor);
+      first = b_.max(first, b_.div(bound, tile));
+      low = b_.max(low, bound);
+      lower = true;
     }
   }
   Bounds bounds;
   bounds.trips = variable(name + "_trips");
   bounds.first = variable(name + "_first");
   bounds.direction = upper && !statement.ordered ? -1 : 1;
-  let(block, bounds.trips, b_.max(b_.constant(0), b_.sub(last, first)));
+  ExprId trips = b_.max(b_.constant(0), b_.sub(last, first));
+  if (lower) trips = b_.select(b_.le(low, high), trips, b_.constant(0));  // both ends in one tile, no point between
+  let(block, bounds.trips, trips);
   let(block, bounds.first, bounds.direction < 0 ? b_.sub(last, 1) : first);
   loops_.push_back(frame);
   return bounds;

@@ -351,7 +351,9 @@ class Compiler {
     return {};
   }
   Result<void> compile(const Instr& instr, const StoreGlobal& op) {
-    add(Do::execute, instr).reads = {op.source.index};
+    Step& step = add(Do::execute, instr);
+    if (op.target.guard) fragments_of(*op.target.guard, step.reads);
+    step.reads.push_back(op.source.index);
     return {};
   }
   Result<void> compile(const Instr& instr, const LoadShared& op) {
