@@ -45,7 +45,8 @@ void stages_of(const std::vector<schedule::Item>& items, std::vector<int>& stage
       continue;
     }
     const auto& entry = std::get<schedule::Entry>(item.node);
-    if (entry.part != schedule::Part::wait) stage[static_cast<std::size_t>(entry.task.index)] = entry.stage;
+    if (entry.part != schedule::Part::wait && entry.part != schedule::Part::move)
+      stage[static_cast<std::size_t>(entry.task.index)] = entry.stage;
   }
 }
 

@@ -59,6 +59,7 @@ json choices_to_json(const Choices& c) {
           {"cluster", c.partition.cluster},
           {"overlap", static_cast<int>(c.schedule.overlap)},
           {"depth", c.schedule.depth},
+          {"outer", c.schedule.outer},
           {"turns", c.schedule.turns},
           {"staged", c.schedule.staged_stores},
           {"walk_axis", c.walk.axis},
@@ -78,6 +79,7 @@ Choices choices_from_json(const json& j) {
   c.partition.cluster = j.at("cluster");
   c.schedule.overlap = static_cast<schedule::Overlap>(j.at("overlap").get<int>());
   c.schedule.depth = j.at("depth");
+  c.schedule.outer = j.at("outer");
   c.schedule.turns = j.at("turns");
   c.schedule.staged_stores = j.at("staged");
   c.walk.axis = j.at("walk_axis");

@@ -134,8 +134,7 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const StoreGlobal& op) {
   const Tile& tile = fragment_to_read(actor, op.source);
   std::vector<const float*> guards = fragments_to_read(actor, code_of(launch_, op.target, fragment.layout.shape));
   if (!launch_.numbers() || faults_.any()) return Step::advanced;
-  const Places places =
-      evaluate_access(launch_, uniforms(actor), op.target, fragment.layout.shape, std::move(guards));
+  const Places places = evaluate_access(launch_, uniforms(actor), op.target, fragment.layout.shape, std::move(guards));
   for (std::size_t e = 0; e < tile.words.size() && !faults_.any(); ++e)
     if (places.index[e] >= 0)
       global_.write(op.target.tensor, places.index[e], from_word(fragment.type, tile.words[e]), index_,

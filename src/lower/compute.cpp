@@ -119,11 +119,13 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
       inner.push_back(loop->statement);
       pipelined(*loop, bounds, block, inner);
       loops_.pop_back();
+      join_partial_sums(loop->statement, block);
     } else {
       const auto& e = std::get<Entry>(items[i].node);
       stage_ = loops_.empty() || level.empty() ? 0 : e.stage;
       const int pending = e.part == Part::wait ? pending_groups(items, i, low, high) : 0;
-      entry(e, block, lag, pending);
+      const bool steady = low == 0 && high > 0;
+      entry(e, block, lag, pending, steady ? pin_of(e, level) : std::nullopt);
       stage_ = 0;
     }
     if (ends_turn) {
@@ -191,7 +193,20 @@ void Lowerer::pipelined(const LoopTree& loop, const Bounds& bounds, Block& block
   block.push_back({std::move(epilogue), "epilogue: stage 1 of the last iteration"});
 }
 
-void Lowerer::entry(const Entry& entry, Block& block, int lag, int pending) {
+// The slot that the product reads next, whose filling is due anyway: waiting for it here keeps the machine's compiler
+// from moving the wait for the product to before the arithmetic that shall run beside it.
+std::optional<program::RingWait> Lowerer::pin_of(const Entry& entry, const std::vector<StatementId>& level) const {
+  if (entry.part != Part::wait || entry.stage == 0) return std::nullopt;
+  for (std::size_t r = 0; r < schedule_.rings.size(); ++r) {
+    const schedule::RingPlan& ring = schedule_.rings[r];
+    if (ring.level == level && ring.depth > 1 && reads_ring({entry}, r, true))
+      return program::RingWait{program::RingId(r), 0};
+  }
+  return std::nullopt;
+}
+
+void Lowerer::entry(const Entry& entry, Block& block, int lag, int pending,
+                    const std::optional<program::RingWait>& pin) {
   const task::Task& t = graph_[entry.task];
   switch (t.kind) {
     case task::TaskKind::load:
@@ -205,7 +220,12 @@ void Lowerer::entry(const Entry& entry, Block& block, int lag, int pending) {
       slice(t, block);
       break;
     case task::TaskKind::map:
-      map(t, block);
+      if (entry.part == Part::prepare) set_aside(*t.writes);
+      if (entry.part == Part::move) {
+        move_operand(*t.writes, block);
+      } else {
+        map(t, block);
+      }
       break;
     case task::TaskKind::reduce:
       reduce(t, block);
@@ -220,8 +240,7 @@ void Lowerer::entry(const Entry& entry, Block& block, int lag, int pending) {
       if (entry.part == Part::issue) {
         issue(entry.task, block, lag);
       } else {
-        block.push_back(
-            {program::MmaWait{pending, std::nullopt}, fmt::format("{} is complete", kernel_[*t.writes].name)});
+        block.push_back({program::MmaWait{pending, pin}, fmt::format("{} is complete", kernel_[*t.writes].name)});
       }
       break;
   }

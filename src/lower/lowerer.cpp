@@ -124,7 +124,7 @@ ExprId Lowerer::origin(AxisId axis) {
   const auto found = axes_.find(axis);
   if (found != axes_.end()) return found->second;
   for (auto frame = loops_.rbegin(); frame != loops_.rend(); ++frame) {
-    if (frame->axis == axis) return b_.var(frame->origin[stage_]);
+    if (frame->axis == axis) return b_.var(frame->origin[frame == loops_.rbegin() ? stage_ : 0]);
   }
   return b_.constant(0);  // resident axes start at 0
 }
@@ -175,7 +175,8 @@ program::FragmentId Lowerer::fragment(ValueId value) {
   const auto found = fragments_.find(value);
   if (found != fragments_.end()) return found->second;
   const auto& v = kernel_[value];
-  program_.fragments.push_back({v.name, v.type, assignment_[value].layout, computer_});
+  const char* suffix = assignment_.is_partial(value) ? "_shares" : "";
+  program_.fragments.push_back({v.name + suffix, v.type, assignment_[value].layout, computer_});
   const program::FragmentId id(program_.fragments.size() - 1);
   fragments_[value] = id;
   return id;

@@ -68,6 +68,10 @@ class Lowerer {
 
   // --- work.cpp: work items and loops
   void open_work(Block& body);
+  struct Band {
+    ExprId slow, fast;
+  };
+  Band open_band(const std::string& name, ExprId index, ExprId slow, ExprId fast, Block& body);
   ExprId work_count();
   [[nodiscard]] std::int64_t work_tile(AxisId axis) const;
   struct Bounds {
@@ -99,7 +103,10 @@ class Lowerer {
   // Emits the items whose stage is in [low, high]; `lag0`: ring lag of stage-0 entries.
   void items(const std::vector<schedule::Item>& items, Block& block, const std::vector<StatementId>& level, int low,
              int high, int lag_base);
-  void entry(const schedule::Entry& entry, Block& block, int lag, int pending);
+  void entry(const schedule::Entry& entry, Block& block, int lag, int pending,
+             const std::optional<program::RingWait>& pin);
+  [[nodiscard]] std::optional<program::RingWait> pin_of(const schedule::Entry& entry,
+                                                        const std::vector<StatementId>& level) const;
   void advance(Block& block, const std::vector<StatementId>& level, bool copier_side);
   [[nodiscard]] bool reads_ring(const schedule::Item& item, std::size_t ring, bool completes) const;
   int pending_groups(const std::vector<schedule::Item>& items, std::size_t wait, int low, int high) const;
@@ -109,10 +116,18 @@ class Lowerer {
   void load(const task::Task& task, Block& block);
   void fetch(ValueId value, Block& block, int lag);
   void slice(const task::Task& task, Block& block);
+  void set_aside(ValueId operand);
+  void move_operand(ValueId operand, Block& block);
+  void join_partial_sums(StatementId loop, Block& block);
   void store(const task::Task& task, Block& block);
   bool staged_store(const kernel::Store& node, ValueId value, Block& block);
   void issue(TaskId id, Block& block, int lag);
-  void after_write(ValueId value, Block& block);  // masks and the copy in shared memory of a product's operand
+  struct Mask {
+    ExprId outside;  // uniform: the tile has points that must not be seen
+    ExprId points;   // per element: those that may
+  };
+  std::optional<Mask> mask_of(ValueId value, Block& block);
+  void after_write(ValueId value, Block& block);
   void write_scratch(ValueId value, Block& block);
   void lane_barrier(Block& block);
   program::BarrierId turn();
@@ -127,7 +142,7 @@ class Lowerer {
   const task::Graph& graph_;
   kernel::Kernel kernel_;  // a copy that gains expressions
   const partition::Partition& partition_;
-  const partition::Assignment& assignment_;
+  partition::Assignment assignment_;  // a copy: partial sums are whole after their loops
   const schedule::Program& schedule_;
   const device::Device& device_;
   Options options_;
@@ -138,6 +153,7 @@ class Lowerer {
   std::vector<program::ParamId> dims_;     // by dim index
   std::vector<program::ParamId> scalars_;  // by scalar index
   std::map<ValueId, program::FragmentId> fragments_;
+  std::map<ValueId, program::FragmentId> operands_;  // what products read, where the value is prepared elsewhere
   std::map<ValueId, program::BufferId> buffers_;
   std::map<std::string, program::VarId> variables_;
   std::map<AxisId, ExprId> axes_;  // what an axis is at the current place: its tile's origin

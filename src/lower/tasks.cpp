@@ -82,7 +82,9 @@ void Lowerer::reduce(const task::Task& task, Block& block) {
   const kernel::Statement statement = kernel_[task.statement];
   const auto& assign = std::get<kernel::Assign>(statement.node);
   const Expr r = kernel_[assign.expr];
-  const std::vector<AxisId> kept_axes = assignment_[assign.target].axes;
+  std::vector<AxisId> kept_axes = assignment_[assign.target].axes;
+  const bool partial = assignment_.is_partial(assign.target);
+  if (partial) kept_axes.pop_back();
   std::vector<AxisId> domain = kept_axes;
   for (const AxisId a : task::axes_of(kernel_, r.args[0])) {
     if (graph_.tiled.contains(a)) domain = join(domain, {a});
@@ -101,12 +103,14 @@ void Lowerer::reduce(const task::Task& task, Block& block) {
   const program::FragmentId target = instruction.target;
   std::vector<int> own;
   for (std::size_t i = 0; i < kept_axes.size(); ++i) own.push_back(static_cast<int>(i));
-  const bool moves = !layout::register_map(program_[target].layout, natural, own);
+  const bool moves = !partial && !layout::register_map(program_[target].layout, natural, own);
+  if (partial) instruction.residual = program::Residual{partition::share_stride, partition::shares};
   if (moves) {
     instruction.target = temporary(kernel_[assign.target].name + "_reduced", kernel_[assign.target].type, natural);
     instruction.accumulate = false;
   }
   const bool over_warps =
+      !partial &&
       std::any_of(instruction.domain.digits.begin(), instruction.domain.digits.end(), [&](const layout::Digit& d) {
         return d.place == layout::Place::warp && d.dim != layout::replicated && d.extent > 1 &&
                std::find(instruction.kept.begin(), instruction.kept.end(), d.dim) == instruction.kept.end();
@@ -167,6 +171,24 @@ void Lowerer::reduce(const task::Task& task, Block& block) {
     block.push_back({program::Map{target, result}, {}});
   }
   after_write(assign.target, block);
+}
+
+// After the loop: the shares of its partial sums become one value.
+void Lowerer::join_partial_sums(StatementId loop, Block& block) {
+  for (const partition::PartialSum& partial : assignment_.partial) {
+    if (partial.loop != loop) continue;
+    partition::Place& place = assignment_.values[static_cast<std::size_t>(partial.sum.index)];
+    program::Reduce join;
+    join.op = program::ReduceOp::sum;
+    join.domain = place.layout;
+    join.kept = {0};
+    join.value = b_.fragment(fragment(partial.sum), {0, 1});
+    place.axes.pop_back();
+    place.layout = layout::slice(join.domain, join.kept);
+    fragments_.erase(partial.sum);
+    join.target = fragment(partial.sum);
+    block.push_back({join, fmt::format("the shares of {} are joined", kernel_[partial.sum].name)});
+  }
 }
 
 // One index of the reduced axes after the other: what depends on them is read one by one, from global memory or from
@@ -317,6 +339,19 @@ ExprId Lowerer::kept_origin(AxisId whole, AxisId loop) {
   return b_.min(b_.max(origin(loop), b_.constant(0)), b_.constant(partition_.extent(whole) - partition_.extent(loop)));
 }
 
+// From here on the value is computed and read beside the registers that products read it from.
+void Lowerer::set_aside(ValueId operand) {
+  if (operands_.contains(operand)) return;
+  operands_[operand] = fragment(operand);
+  fragments_[operand] = temporary(kernel_[operand].name + "_next", kernel_[operand].type, assignment_[operand].layout);
+}
+
+void Lowerer::move_operand(ValueId operand, Block& block) {
+  std::vector<int> own;
+  for (std::size_t i = 0; i < assignment_[operand].axes.size(); ++i) own.push_back(static_cast<int>(i));
+  block.push_back({program::Map{operands_.at(operand), b_.fragment(fragment(operand), own)}, {}});
+}
+
 // The part of a kept value that the loops have come to.
 void Lowerer::slice(const task::Task& task, Block& block) {
   const kernel::Statement statement = kernel_[task.statement];
@@ -351,9 +386,8 @@ void Lowerer::lane_barrier(Block& block) {
   block.push_back({program::BarrierSync{*lane_barrier_, std::nullopt}, {}});
 }
 
-// A product's operand computed here: zero where the product must not see it, and copied to shared memory where it is
-// read from.
-void Lowerer::after_write(ValueId value, Block& block) {
+// A product's operand is zero where the product must not see it: the tiles that need that, and the points that stay.
+std::optional<Lowerer::Mask> Lowerer::mask_of(ValueId value, Block& block) {
   const std::vector<AxisId> domain = assignment_[value].axes;
   for (const auto& [id, place] : assignment_.products) {
     const task::Product p = partition::oriented(graph_, assignment_, id);
@@ -361,15 +395,10 @@ void Lowerer::after_write(ValueId value, Block& block) {
                          (p.b == value && assignment_[value].scratch);
     if (!operand || domain_dim(domain, p.k) < 0) continue;
     const LoopFrame* frame = frame_of(p.k);
-    const program::FragmentId f = fragment(value);
-    const layout::Layout layout = program_[f].layout;
-    std::vector<int> own;
-    for (std::size_t i = 0; i < domain.size(); ++i) own.push_back(static_cast<int>(i));
-    const ExprId old = b_.fragment(f, own);
-    const ExprId zero = b_.constant(kernel_[value].type, 0);
+    const layout::Layout layout = program_[fragment(value)].layout;
     if (frame != nullptr) {
       const ExprId outside = masked(*frame);
-      if (b_.is(outside, 0)) break;
+      if (b_.is(outside, 0)) return std::nullopt;
       const auto inside_axes = [&](const task::Linear& form) {
         return std::all_of(form.axes.begin(), form.axes.end(),
                            [&](const auto& a) { return domain_dim(domain, a.first) >= 0; });
@@ -381,15 +410,27 @@ void Lowerer::after_write(ValueId value, Block& block) {
         return std::any_of(axes.begin(), axes.end(),
                            [&](AxisId a) { return graph_.tiled.contains(a) && domain_dim(domain, a) < 0; });
       });
-      program::If mask;
-      mask.condition = outside;
-      const ExprId points = predicate(known, domain, layout, mask.then);
-      mask.then.push_back({program::Map{f, b_.select(points, old, zero)}, {}});
-      block.push_back({std::move(mask), "masked tile"});
-    } else if (ragged(p.k)) {
-      block.push_back({program::Map{f, b_.select(b_.lt(index(p.k, domain), extent(p.k)), old, zero)}, {}});
+      return Mask{outside, predicate(known, domain, layout, block)};
     }
-    break;
+    if (ragged(p.k)) return Mask{b_.truth(true), b_.lt(index(p.k, domain), extent(p.k))};
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// A product's operand computed here is masked, and copied to shared memory where it is read from there.
+void Lowerer::after_write(ValueId value, Block& block) {
+  std::vector<int> own;
+  for (std::size_t i = 0; i < assignment_[value].axes.size(); ++i) own.push_back(static_cast<int>(i));
+  Block conditions;
+  if (const auto mask = mask_of(value, conditions)) {
+    const program::FragmentId f = fragment(value);
+    program::If outside;
+    outside.condition = mask->outside;
+    outside.then = std::move(conditions);
+    outside.then.push_back(
+        {program::Map{f, b_.select(mask->points, b_.fragment(f, own), b_.constant(kernel_[value].type, 0))}, {}});
+    block.push_back({std::move(outside), "masked tile"});
   }
   if (assignment_[value].scratch) write_scratch(value, block);
 }
@@ -544,7 +585,7 @@ void Lowerer::issue(TaskId id, Block& block, int lag) {
   mma.accumulator = fragment(*t.writes);
   if (assignment_.products.at(id).a_in_registers) {
     mma.a.in_registers = true;
-    mma.a.fragment = fragment(p.a);
+    mma.a.fragment = operands_.contains(p.a) ? operands_.at(p.a) : fragment(p.a);
   } else {
     mma.a = shared_operand(p.a, p.m, p.k, lag_for(p.a));
   }

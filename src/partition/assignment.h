@@ -39,11 +39,31 @@ struct ProductPlace {
   bool a_in_registers = false;
 };
 
+// The last dim of a partial value: which lane of the threads that share a row holds a share of its element. No axis of
+// the kernel.
+inline constexpr kernel::AxisId partial_dim{std::size_t{0x7fffffff}};
+
+// A sum over a loop that only its end needs: every thread adds up what it holds, and one reduction after the loop joins
+// the shares. Its value and what is added to it have partial_dim as their last dim until then.
+struct PartialSum {
+  kernel::StatementId loop;
+  kernel::ValueId sum;
+};
+
+// Neighbouring columns of a tensor-core fragment lie in four lanes, in pairs.
+inline constexpr int share_stride = 2;
+inline constexpr int shares = 4;
+
 struct Assignment {
   std::vector<Place> values;  // by value index
+  std::vector<PartialSum> partial;
   std::map<task::TaskId, ProductPlace> products;
   std::vector<std::pair<std::vector<kernel::AxisId>, layout::Layout>> domains;  // known 2-d domains: axes (rows, cols)
 
+  [[nodiscard]] bool is_partial(kernel::ValueId v) const {
+    const Place& place = (*this)[v];
+    return !place.axes.empty() && place.axes.back() == partial_dim;
+  }
   [[nodiscard]] const Place& operator[](kernel::ValueId v) const { return values[static_cast<std::size_t>(v.index)]; }
 };
 

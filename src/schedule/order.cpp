@@ -53,11 +53,12 @@ class BodyOrder {
  public:
   BodyOrder(const task::Graph& graph, const partition::Assignment& assignment, const std::vector<TaskId>& tasks,
             bool in_loop, Overlap overlap)
-      : graph_(graph), assignment_(assignment), in_loop_(in_loop), overlap_(overlap) {
+      : graph_(graph), assignment_(assignment), tasks_(tasks), in_loop_(in_loop), overlap_(overlap) {
     for (std::size_t i = 0; i < tasks.size(); ++i) add(tasks[i], i);
     read_before_products();
-    for (std::size_t i = 0; i < steps_.size(); ++i) steps_[i].source = i;
+    number();
     stages();
+    prepare_operands();
   }
 
   std::vector<Entry> run() {
@@ -145,6 +146,47 @@ class BodyOrder {
     }
   }
 
+  void number() {
+    for (std::size_t i = 0; i < steps_.size(); ++i) steps_[i].source = i;
+  }
+
+  // The next operand of a product that runs one iteration later is computed beside the registers that it still reads,
+  // and moved there when it is over: so the arithmetic runs under the product.
+  void prepare_operands() {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (steps_[i].entry.part != Part::issue || steps_[i].entry.stage == 0 || !steps_[i].exclusive) continue;
+      const ValueId operand = *steps_[i].exclusive;
+      const auto writes = [&](const Step& s) { return s.writes.contains(operand); };
+      if (std::count_if(steps_.begin(), steps_.end(), writes) != 1 || read_elsewhere(operand)) continue;
+      const auto writer = std::find_if(steps_.begin(), steps_.end(), writes);
+      const bool computed = graph_[writer->entry.task].kind == TaskKind::map && writer->entry.part == Part::whole;
+      const bool read_before = std::any_of(steps_.begin(), writer + 1, [&](const Step& s) {
+        return s.reads.contains(operand) && s.entry.part == Part::whole;
+      });
+      if (!computed || read_before || writer->entry.stage != 0) continue;
+      const ValueId next(graph_.kernel.values.size() + static_cast<std::size_t>(operand.index));
+      Step move = *writer;
+      move.entry.part = Part::move;
+      move.reads = {next};
+      move.writes = {operand};
+      writer->entry.part = Part::prepare;
+      writer->writes = {next};
+      for (Step& s : steps_) {
+        if (s.entry.part == Part::whole && s.reads.erase(operand) > 0) s.reads.insert(next);
+      }
+      steps_.insert(writer + 1, move);
+      number();
+    }
+  }
+
+  bool read_elsewhere(ValueId value) const {
+    std::size_t here = 0, all = 0;
+    const auto reads = [&](const Task& t) { return std::find(t.reads.begin(), t.reads.end(), value) != t.reads.end(); };
+    for (const Task& t : graph_.tasks) all += reads(t) ? 1 : 0;
+    for (const TaskId id : tasks_) here += reads(graph_[id]) ? 1 : 0;
+    return all != here;
+  }
+
   task::Product task_product(TaskId id) const { return partition::oriented(graph_, assignment_, id); }
 
   // A product whose result nothing else in the body reads or writes, other products that add to it aside.
@@ -230,6 +272,7 @@ class BodyOrder {
 
   const task::Graph& graph_;
   const partition::Assignment& assignment_;
+  const std::vector<TaskId>& tasks_;
   bool in_loop_;
   Overlap overlap_;
   std::vector<Step> steps_;

@@ -83,7 +83,7 @@ void Composer::append(TaskId id, Part part, int stage) {
 
 Program Composer::finish(const Choice& choice) {
   assert(open_computer_.empty());
-  for (RingPlan& ring : program_.rings) ring.depth = ring.level.empty() ? 1 : std::max(1, choice.depth);
+  for (RingPlan& ring : program_.rings) ring.depth = std::max(1, ring.level.empty() ? choice.outer : choice.depth);
   program_.turns = choice.turns && partition_.lanes > 1;
   program_.staged_stores = choice.staged_stores;
   return std::move(program_);
@@ -92,7 +92,7 @@ Program Composer::finish(const Choice& choice) {
 namespace {
 
 void print_items(const task::Graph& graph, const std::vector<Item>& items, int indent, std::string& text) {
-  static constexpr const char* parts[] = {"", "issue ", "wait "};
+  static constexpr const char* parts[] = {"", "issue ", "wait ", "prepare ", "move "};
   static constexpr const char* kinds[] = {"load", "map", "reduce", "serial_reduce", "mma", "store", "slice"};
   static constexpr const char* units[] = {"copy_engine", "tensor_core", "cuda_cores"};
   const std::string pad(static_cast<std::size_t>(indent) * 2, ' ');

@@ -17,9 +17,11 @@
 namespace pipethreader::schedule {
 
 enum class Part : std::uint8_t {
-  whole,  // a blocking sTask, or the copy of an asynchronous load
-  issue,  // an asynchronous sTask starts
-  wait,   // the barrier-sTask: `task` has finished
+  whole,    // a blocking sTask, or the copy of an asynchronous load
+  issue,    // an asynchronous sTask starts
+  wait,     // the barrier-sTask: `task` has finished
+  prepare,  // a blocking sTask whose result goes beside its registers, which a product may still be reading
+  move,     // and into them
 };
 
 struct Entry {
@@ -65,6 +67,7 @@ enum class Overlap : std::uint8_t {
 struct Choice {
   Overlap overlap = Overlap::deferred;
   int depth = 0;  // slots of rings inside loops; 0: as many as fit, up to 4
+  int outer = 1;  // slots of rings outside loops; with 2, the next work item's tiles arrive during this one
   bool turns = false;
   bool staged_stores = false;
   bool operator==(const Choice&) const = default;

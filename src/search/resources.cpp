@@ -23,10 +23,14 @@ class Liveness {
     walk(items);
     std::vector<int> alive(static_cast<std::size_t>(time_) + 1, 0);
     for (const auto& [value, span] : spans_) {
-      const partition::Place& place = assignment_[value];
+      const std::size_t count = graph_.kernel.values.size();
+      const ValueId own(static_cast<std::size_t>(value.index) % count);
+      const partition::Place& place = assignment_[own];
       if (!place.in_registers) continue;
-      const int words = (place.layout.registers() * bits(graph_.kernel[value].type) + 31) / 32;
-      for (int t = span.first; t <= span.second; ++t) alive[static_cast<std::size_t>(t)] += words;
+      const int words = (place.layout.registers() * bits(graph_.kernel[own].type) + 31) / 32;
+      // The result of an elementwise task takes over the registers of an operand that ends there.
+      const int last = std::max(span.first, span.second - 1);
+      for (int t = span.first; t <= last; ++t) alive[static_cast<std::size_t>(t)] += words;
     }
     return *std::max_element(alive.begin(), alive.end());
   }
@@ -37,13 +41,20 @@ class Liveness {
     if (!fresh) found->second.second = time_;
   }
 
+  // The registers that an operand is prepared in.
+  ValueId next_of(ValueId value) const {
+    return ValueId(graph_.kernel.values.size() + static_cast<std::size_t>(value.index));
+  }
+
   void walk(const std::vector<Item>& items) {
     for (const Item& item : items) {
       ++time_;
       if (const auto* entry = std::get_if<Entry>(&item.node)) {
         const task::Task& t = graph_[entry->task];
         for (const ValueId v : t.reads) use(v);
-        if (t.writes) use(*t.writes);
+        if (!t.writes) continue;
+        if (entry->part == schedule::Part::prepare || entry->part == schedule::Part::move) use(next_of(*t.writes));
+        if (entry->part != schedule::Part::prepare) use(*t.writes);
         continue;
       }
       const auto& loop = std::get<LoopTree>(item.node);
@@ -95,7 +106,11 @@ SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& as
   SharedNeed need;
   for (const schedule::RingPlan& ring : program.rings) {
     for (const ValueId v : ring.values) {
-      (ring.level.empty() ? need.fixed : need.per_depth) += tile_bytes(graph, assignment, v);
+      if (ring.level.empty()) {
+        need.fixed += ring.depth * tile_bytes(graph, assignment, v);
+      } else {
+        need.per_depth += tile_bytes(graph, assignment, v);
+      }
     }
   }
   for (std::size_t i = 0; i < assignment.values.size(); ++i) {

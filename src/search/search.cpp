@@ -18,19 +18,27 @@ using schedule::Overlap;
 
 namespace {
 
-constexpr int address_registers = 36;  // counters, addresses, loop bounds beside the values
+constexpr int address_registers = 20;  // counters, addresses, loop bounds beside the values
+constexpr int overlap_registers = 16;  // what can be reused less where two iterations run at once
+// One instruction of a product needs its accumulator and these, of what a thread has before budgets are moved.
+constexpr int instruction_registers = 26;
 constexpr std::int64_t barrier_bytes = 2048;
 constexpr int depth_limit = 4;
 // Blocks that share a unit by chance overlap worse than lanes that are scheduled; measured on an H200.
 constexpr double uncoordinated = 1.6;
-constexpr double staged_share = 0.5;  // of a store's cycles that no longer hold the lane
+constexpr double staged_share = 0.5;          // of a store's cycles that no longer hold the lane
+constexpr double direct_store_cycles = 3000;  // longer than through the copy engine; measured on an H200
+constexpr double iteration_cycles = 120;      // of a loop, beside its tasks
 
 class Ranking {
  public:
   Ranking(const task::Graph& graph, const task::Walk& walk, const device::Device& device, const Options& options)
       : graph_(graph), walk_(walk), device_(device), options_(options) {
     for (const task::Task& t : graph.tasks) products_ = products_ || t.product.has_value();
-    uneven_ = depends_on_parallel(graph.root);
+    std::set<kernel::AxisId> uneven;
+    uneven_axes(graph.root, uneven);
+    uneven_ = !uneven.empty();
+    band_ = static_cast<int>(std::clamp(0.4 * device.memory.l2_bytes / shared_bytes(), 1.0, 1024.0));
   }
 
   Result<std::vector<Candidate>> run() {
@@ -51,8 +59,11 @@ class Ranking {
            {Overlap::delayed, Overlap::deferred, Overlap::serial})  // the stronger one where both take as long
       {
         if (!products_ && overlap != Overlap::serial) continue;
-        consider(*cut, *assignment, overlap, false);
-        if (products_ && choice.order != Order::single) consider(*cut, *assignment, overlap, true);
+        consider(*cut, *assignment, overlap, false, 1);
+        if (!products_ || choice.order == Order::single) continue;
+        consider(*cut, *assignment, overlap, true, 1);
+        consider(*cut, *assignment, overlap, false, 2);
+        consider(*cut, *assignment, overlap, true, 2);
       }
     }
     if (found_.empty()) {
@@ -81,7 +92,7 @@ class Ranking {
               c.column = column;
               c.stream = stream;
               c.order = order;
-              c.raster = std::max(1, 2048 / c.row);
+              c.raster = uneven_ ? band_ : std::max(1, 2048 / c.row);
               choices.push_back(c);
             }
           }
@@ -102,19 +113,40 @@ class Ranking {
     return choices;
   }
 
-  // Whether some loop's range depends on which tile is worked on.
-  bool depends_on_parallel(const std::vector<task::Node>& nodes) const {
-    return std::any_of(nodes.begin(), nodes.end(), [&](const task::Node& node) {
+  // What all tiles of the uneven axes read of the same: the loads that do not depend on these, for one combination of
+  // the other parallel axes.
+  double shared_bytes() const {
+    std::set<kernel::AxisId> uneven;
+    uneven_axes(graph_.root, uneven);
+    double bytes = 1;
+    for (const task::Task& t : graph_.tasks) {
+      if (t.kind != task::TaskKind::load) continue;
+      const auto& access = std::get<kernel::Assign>(graph_.kernel[t.statement].node).expr;
+      double own = bits(graph_.kernel[*t.writes].type) / 8.0;
+      bool depends = false;
+      for (const kernel::AxisId a : task::axes_of(graph_.kernel, access)) {
+        depends = depends || uneven.contains(a);
+        const bool parallel = graph_.kernel[a].kind == kernel::AxisKind::parallel;
+        if (!parallel || graph_.tiled.contains(a)) own *= static_cast<double>(extent(a));
+      }
+      if (!depends) bytes += own;
+    }
+    return bytes;
+  }
+
+  // Parallel axes that loops' ranges depend on.
+  void uneven_axes(const std::vector<task::Node>& nodes, std::set<kernel::AxisId>& axes) const {
+    for (const task::Node& node : nodes) {
       const auto* loop = std::get_if<task::LoopNode>(&node.item);
-      if (loop == nullptr) return false;
+      if (loop == nullptr) continue;
       const auto& where = std::get<kernel::Loop>(graph_.kernel[loop->statement].node).where;
       if (where) {
         for (const kernel::AxisId a : task::axes_of(graph_.kernel, *where)) {
-          if (graph_.kernel[a].kind == kernel::AxisKind::parallel) return true;
+          if (graph_.kernel[a].kind == kernel::AxisKind::parallel) axes.insert(a);
         }
       }
-      return depends_on_parallel(loop->body);
-    });
+      uneven_axes(loop->body, axes);
+    }
   }
 
   // What results need that leave through shared memory: the stored tiles outside loops over tiles.
@@ -133,8 +165,8 @@ class Ranking {
     return bytes;
   }
 
-  void consider(const partition::Partition& cut, const partition::Assignment& assignment, Overlap overlap,
-                bool staged) {
+  void consider(const partition::Partition& cut, const partition::Assignment& assignment, Overlap overlap, bool staged,
+                int outer) {
     Candidate candidate;
     candidate.walk = walk_;
     candidate.schedule.staged_stores = staged;
@@ -142,8 +174,10 @@ class Ranking {
     candidate.partition.lanes = cut.lanes;
     candidate.schedule.overlap = overlap;
     candidate.schedule.depth = 2;
+    candidate.schedule.outer = outer;
     auto program = schedule::greedy(graph_, cut, assignment, candidate.schedule);
     if (!program) return;
+    if (outer > 1 && !fills_outside_loops(*program)) return;
     const int stages = deepest(program->computer);
     // A stronger overlap that ends in the same schedule is not a candidate of its own.
     if (overlap != Overlap::serial && products_) {
@@ -153,7 +187,8 @@ class Ranking {
       const auto other = schedule::greedy(graph_, cut, assignment, weaker);
       if (other && schedule::print(graph_, *other) == schedule::print(graph_, *program)) return;
     }
-    candidate.registers = live_registers(graph_, cut, assignment, *program) + address_registers;
+    candidate.registers =
+        live_registers(graph_, cut, assignment, *program) + address_registers + (stages > 1 ? overlap_registers : 0);
     SharedNeed need = shared_need(graph_, assignment, *program);
     if (staged) need.fixed += staged_bytes(cut, graph_.root);
     const std::int64_t room = device_.memory.shared_bytes_per_block - barrier_bytes - need.fixed;
@@ -161,10 +196,16 @@ class Ranking {
     candidate.shared_bytes = need.fixed + std::max(1, depth) * need.per_depth;
     note_least(candidate);
     if (room < 0 || depth < stages || candidate.registers > register_limit(cut)) return;
+    if (widest_accumulator(assignment) + instruction_registers > device_.registers.per_unit / threads_of(cut)) return;
     candidate.schedule.depth = depth;
     program = schedule::greedy(graph_, cut, assignment, candidate.schedule);
     predict(candidate, cut, assignment, *program);
     found_.push_back(candidate);
+  }
+
+  static bool fills_outside_loops(const schedule::Program& program) {
+    return std::any_of(program.rings.begin(), program.rings.end(),
+                       [](const schedule::RingPlan& ring) { return ring.level.empty(); });
   }
 
   void note_least(const Candidate& c) {
@@ -184,6 +225,15 @@ class Ranking {
     return stages;
   }
 
+  static int threads_of(const partition::Partition& cut) { return 128 * (cut.lanes + 1); }
+
+  int widest_accumulator(const partition::Assignment& assignment) const {
+    int widest = 0;
+    for (const auto& [id, product] : assignment.products)
+      widest = std::max(widest, assignment[*graph_[id].writes].layout.registers());
+    return widest;
+  }
+
   int register_limit(const partition::Partition& cut) const {
     const device::RegisterBudget* budget = cut.lanes > 1 ? device_.find_budget(cut.lanes) : nullptr;
     return budget != nullptr ? budget->consumer : device_.registers.per_thread_max;
@@ -191,6 +241,19 @@ class Ranking {
 
   std::int64_t extent(kernel::AxisId axis) const {
     return std::max<std::int64_t>(1, task::static_extent(graph_.kernel, axis).value_or(options_.dynamic_size));
+  }
+
+  // Of all loops in one mean work item.
+  static double iterations(const std::vector<schedule::Item>& items, const simulate::Timeline& timeline) {
+    double sum = 0;
+    for (const schedule::Item& item : items) {
+      const auto* loop = std::get_if<schedule::LoopTree>(&item.node);
+      if (loop == nullptr) continue;
+      double trips = 1;
+      for (const simulate::LoopTime& time : timeline.loops) trips = time.axis == loop->axis ? time.trips : trips;
+      sum += trips * (1 + iterations(loop->body, timeline));
+    }
+    return sum;
   }
 
   // The largest of computing, L2 and device memory, in waves of blocks, plus the launch.
@@ -211,21 +274,23 @@ class Ranking {
       together = std::clamp(std::floor(std::min(by_shared, by_registers)), 1.0, 8.0);
     }
     double per_item = timeline.work_cycles;
-    // Waiting for, freeing and moving on a slot holds the lane in every iteration.
-    for (const simulate::LoopTime& loop : timeline.loops) {
-      per_item += loop.trips * static_cast<double>(program.rings.size()) * device_.barriers.counted_arrive_cycles;
-    }
+    // Waiting for, freeing and moving on slots, and the loop itself, hold the lane in every iteration.
+    per_item += iterations(program.computer, timeline) *
+                (iteration_cycles + static_cast<double>(program.rings.size()) * device_.barriers.counted_arrive_cycles);
     switch (cut.choice.order) {
       case partition::Order::single:
         per_item += device_.launch.block_cycles;
         break;
       case partition::Order::persistent:
-        per_item -= 0.7 * device_.latency.bulk_load;
         break;
       case partition::Order::dynamic:
-        per_item += device_.launch.next_work_cycles - 0.7 * device_.latency.bulk_load;
+        per_item += device_.launch.next_work_cycles;
         break;
     }
+    // The next work item's tiles are under way already, unless those of this one still hold their only slot.
+    if (cut.choice.order != Order::single && (candidate.schedule.outer > 1 || !fills_outside_loops(program)))
+      per_item -= 0.9 * device_.latency.bulk_load;
+    if (cut.has_products && !candidate.schedule.staged_stores) per_item += direct_store_cycles * walk_.length;
     if (candidate.schedule.staged_stores) {  // the copy engine stores while the next tile is computed
       const simulate::TaskCosts costs = simulate::task_costs(graph_, cut, assignment, device_);
       for (std::size_t t = 0; t < graph_.tasks.size(); ++t) {
@@ -273,6 +338,7 @@ class Ranking {
   const Options& options_;
   bool products_ = false;
   bool uneven_ = false;
+  int band_ = 1;  // combinations of even axes whose operands fit L2 together
   std::set<Key> seen_;
   std::vector<Candidate> found_;
   Error last_;

@@ -20,6 +20,9 @@ namespace {
 // How often a guarded statement is taken to run: guards exist to be false most of the time.
 constexpr double guard_share = 0.25;
 constexpr int threads = layout::threads_of_group;
+constexpr int line_bytes = 128;
+// One execution unit gets more from L2 than its share of what all get together, and they seldom all ask at once.
+constexpr double alone_at_l2 = 1.6;
 
 std::size_t at(auto id) { return static_cast<std::size_t>(id.index); }
 
@@ -130,9 +133,14 @@ class Costing {
     cost.bytes = tile_bytes(*t.writes, true);
     cost.demand[Resource::l2] = cost.bytes;
     cost = finish(cost);
+    cost.cycles /= alone_at_l2;
     cost.latency = device_.latency.bulk_load;
     const partition::SharedTile& tile = *assignment_[*t.writes].shared;
-    cost.instructions = std::max(1, (tile.cols * bits(kernel_[*t.writes].type) / 8 + 127) / 128);
+    // A box is as wide as the swizzle; one narrower than a line of memory moves it no faster.
+    const int row = tile.cols * bits(kernel_[*t.writes].type) / 8;
+    const int box = std::min(line_bytes, row & -row);
+    if (row > box) cost.cycles *= static_cast<double>(line_bytes) / box;
+    cost.instructions = std::max(1, row / box);
     const device::Unit* unit = device_.unit(device::UnitKind::copy);
     cost.issue = cost.instructions * (unit == nullptr ? 1 : unit->issue_cycles);
     return cost;
@@ -168,7 +176,11 @@ class Costing {
     const int n = partition_.local(p.n);
     const int columns = parts(n, shape->n_max);
     cost.instructions = parts(partition_.local(p.m), shape->m) * columns * parts(partition_.extent(p.k), shape->k);
-    const double each = shape->cycles(n, assignment_.products.at(id).a_in_registers) / columns;
+    const bool registers = assignment_.products.at(id).a_in_registers;
+    // Narrow products wait for their operands from shared memory.
+    const double words = (registers ? 0 : shape->m) + static_cast<double>(n) / columns;
+    const double operands = words * shape->k * bits(type) / 8 / device_.rate_per_cycle(Resource::shared_memory);
+    const double each = std::max(shape->cycles(n, registers) / columns, operands);
     cost.cycles = cost.instructions * each;
     cost.demand[Resource::tensor] = cost.cycles;
     cost.latency = device_.latency.mma;
@@ -203,6 +215,7 @@ class Costing {
     }
     TaskCost cost;
     double depth = 0;
+    partial_ = t.writes && assignment_.is_partial(*t.writes);
     cost.demand = walk(expr, domain, false, depth);
     if (accumulate) cost.demand += function(Function::add, kernel_[expr].type) * elements(domain);
     if (t.kind == TaskKind::store) {
@@ -290,7 +303,8 @@ class Costing {
     std::vector<int> kept;
     for (std::size_t i = 0; i < outer.size(); ++i) kept.push_back(static_cast<int>(i));
     const layout::Layout result = layout::slice(full, kept);
-    const int steps = std::bit_width(static_cast<unsigned>(lane_copies(result) / std::max(1, lane_copies(full)))) - 1;
+    const int steps =
+        partial_ ? 0 : std::bit_width(static_cast<unsigned>(lane_copies(result) / std::max(1, lane_copies(full)))) - 1;
     const double moved = static_cast<double>(threads) * result.registers() * std::max(0, steps);
     sum += device_[Move::shuffle] * moved;
     sum += one * moved;
@@ -305,6 +319,7 @@ class Costing {
   const device::Device& device_;
   std::vector<std::optional<Axes>> axes_;
   std::map<Axes, double> elements_;
+  bool partial_ = false;  // the current sum stays in shares: no thread gives another its own
 };
 
 }  // namespace

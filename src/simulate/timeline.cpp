@@ -17,6 +17,10 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double tolerance = 1e-6;
+// Of the arithmetic units: what one lane can use, with a warp on each scheduler and its latencies to wait for; and what
+// all lanes together can. Fitted to attention and scan kernels of many shapes on an H200.
+constexpr double lane_share = 0.5;
+constexpr double all_lanes_share = 0.75;
 
 // A group of products in the tensor core's queues.
 struct Group {
@@ -63,6 +67,7 @@ class Engine {
     rings_.resize(program.rings.size());
     for (Ring& ring : rings_) ring.released.assign(lanes_.size(), 0);
     begins_.resize(traces_.loops.size());
+    join_neighbours();
     for (const device::Interference& entry : device.interference) {
       if (entry.source == Resource::register_ports && entry.target == Resource::tensor) slowing_ = entry.cycles;
     }
@@ -102,6 +107,34 @@ class Engine {
     lane.last_group.assign(graph_.tasks.size(), -1);
     lanes_.push_back(std::move(lane));
     result_.lanes.push_back(name);
+  }
+
+  const TaskCost& run_cost(TaskId id) const {
+    const auto index = static_cast<std::size_t>(id.index);
+    const bool staged = graph_[id].kind == TaskKind::load && costs_.tasks[index].instructions > 0;
+    return staged ? costs_.fetches[index] : costs_.tasks[index];
+  }
+
+  // sTasks that run one after the other are one stretch of code. At best, what limits it is the unit with the most to
+  // do in all; what depends on each other keeps it half-way there.
+  void join_neighbours() {
+    std::vector<Step>& steps = traces_.computer;
+    for (std::size_t begin = 0; begin < steps.size();) {
+      std::size_t end = begin;
+      device::Demand demand;
+      double apart = 0;
+      for (; end < steps.size() && steps[end].kind == Step::Kind::run; ++end) {
+        demand += run_cost(steps[end].task).demand;
+        apart += run_cost(steps[end].task).cycles;
+      }
+      double together = 0;
+      const device::Demand busy = device_.busy_cycles(demand);
+      for (const Resource r : device::all_resources()) {
+        if (r != Resource::dram && std::isfinite(busy[r])) together = std::max(together, busy[r]);
+      }
+      for (std::size_t i = begin; i < end && apart > 0; ++i) steps[i].share = (together + apart) / (2 * apart);
+      begin = std::max(end, begin + 1);
+    }
   }
 
   std::size_t open(Span span) {
@@ -244,11 +277,9 @@ class Engine {
   }
 
   void start(Lane& lane, const Step& s) {
-    const auto index = static_cast<std::size_t>(s.task.index);
-    const bool staged = graph_[s.task].kind == TaskKind::load && costs_.tasks[index].instructions > 0;
-    const TaskCost& cost = staged ? costs_.fetches[index] : costs_.tasks[index];
-    lane.work = cost.cycles;
-    lane.ports = cost.register_ports;
+    const TaskCost& cost = run_cost(s.task);
+    lane.work = cost.cycles * s.share;
+    lane.ports = cost.register_ports / std::max(tolerance, s.share);
     lane.ready = now_ + cost.latency;
     if (cost.cycles + cost.latency <= 0) return;
     lane.span = open(
@@ -262,25 +293,17 @@ class Engine {
         std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.work > 0; }));
   }
 
-  // The groups that the tensor core works on now: the oldest of each lane, or of all when lanes take turns.
-  std::vector<std::size_t> active() const {
-    std::vector<std::size_t> found;
-    for (const std::size_t g : queue_) {
-      const bool first =
-          std::none_of(found.begin(), found.end(), [&](std::size_t f) { return groups_[f].lane == groups_[g].lane; });
-      if (first) found.push_back(g);
-      if (program_.turns) break;
-    }
-    return found;
+  // How fast the arithmetic of each working lane goes.
+  double work_rate() const {
+    return std::min(lane_share, all_lanes_share / static_cast<double>(std::max<std::size_t>(1, working())));
   }
 
-  double tensor_rate(std::size_t groups) const {
+  double tensor_rate() const {
     double ports = 0;
-    const auto workers = static_cast<double>(working());
     for (const Lane& lane : lanes_) {
-      if (lane.work > 0) ports += lane.ports / workers;
+      if (lane.work > 0) ports += lane.ports * work_rate();
     }
-    return std::max(0.05, 1 - slowing_ * ports) / static_cast<double>(std::max<std::size_t>(1, groups));
+    return std::max(0.05, 1 - slowing_ * ports);
   }
 
   double next_event() const {
@@ -288,10 +311,9 @@ class Engine {
     const auto until = [&](double time) {
       if (time > now_ + tolerance && time < infinity) step = std::min(step, time - now_);
     };
-    const auto workers = static_cast<double>(working());
     for (const Lane& lane : lanes_) {
       if (lane.work > 0)
-        step = std::min(step, lane.work * workers);
+        step = std::min(step, lane.work / work_rate());
       else
         until(lane.ready);
       if (lane.next >= lane.trace->size() || lane.work > 0) continue;
@@ -300,30 +322,29 @@ class Engine {
       if (s.kind == Step::Kind::full) until(slot_full(s));
       if (s.kind == Step::Kind::wait) until(group_of(lane, s));
     }
-    const auto groups = active();
-    const double rate = tensor_rate(groups.size());
-    for (const std::size_t g : groups) {
-      step = std::min(step, groups_[g].left / rate);
-      for (const Issuing& i : issuing_) {
-        if (i.group == g)
-          step = std::min(step, std::max(tolerance, (groups_[g].left - groups_[g].total * i.share) / rate));
-      }
+    if (queue_.empty()) return step;
+    // The tensor core works on the oldest group.
+    const Group& group = groups_[queue_.front()];
+    step = std::min(step, group.left / tensor_rate());
+    for (const Issuing& i : issuing_) {
+      if (i.group == queue_.front())
+        step = std::min(step, std::max(tolerance, (group.left - group.total * i.share) / tensor_rate()));
     }
     return step;
   }
 
   void pass(double step) {
-    const auto workers = static_cast<double>(working());
-    const auto groups = active();
-    const double rate = tensor_rate(groups.size());
-    for (const std::size_t g : groups) {
-      if (groups_[g].start < 0) groups_[g].start = now_;
-      groups_[g].left -= rate * step;
+    const double rate = work_rate();
+    std::optional<std::size_t> active;
+    if (!queue_.empty()) {
+      active = queue_.front();
+      if (groups_[*active].start < 0) groups_[*active].start = now_;
+      groups_[*active].left -= tensor_rate() * step;
     }
     now_ += step;
     for (Lane& lane : lanes_) {
       if (lane.work <= 0) continue;
-      lane.work -= step / workers;
+      lane.work -= step * rate;
       if (lane.work > tolerance) continue;
       lane.work = 0;
       // The last results of a long sTask arrive later than their last instruction is issued.
@@ -331,13 +352,12 @@ class Engine {
       lane.ready = std::max(lane.ready, now_ + std::min(20.0, span.end - span.start));
       result_.spans[lane.span].end = lane.ready;
     }
-    for (const std::size_t g : groups) {
-      Group& group = groups_[g];
-      if (group.left > tolerance) continue;
+    if (active && groups_[*active].left <= tolerance) {
+      Group& group = groups_[*active];
       group.left = 0;
       group.done = now_ + device_.latency.mma;
       open({Span::Kind::work, group.lane, task::UnitKind::tensor_core, group.task, group.iteration, group.start, now_});
-      queue_.erase(std::find(queue_.begin(), queue_.end(), g));
+      queue_.erase(queue_.begin());
     }
     for (std::size_t i = issuing_.size(); i-- > 0;) {
       const Group& group = groups_[issuing_[i].group];
@@ -386,7 +406,7 @@ class Engine {
           continue;
         }
         const auto& entry = std::get<schedule::Entry>(item.node);
-        if (entry.part == schedule::Part::wait) continue;
+        if (entry.part == schedule::Part::wait || entry.part == schedule::Part::move) continue;
         const auto index = static_cast<std::size_t>(entry.task.index);
         const bool fetch = !copier && graph_[entry.task].kind == TaskKind::load && costs_.tasks[index].instructions > 0;
         const TaskCost& cost = fetch ? costs_.fetches[index] : costs_.tasks[index];

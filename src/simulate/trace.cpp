@@ -131,6 +131,7 @@ class Unroller {
         walk(*loop, level);
       } else {
         const auto& entry = std::get<Entry>(items[i].node);
+        if (entry.part == Part::move) continue;  // a register each: lost in what stands around it
         const Step::Kind kind = entry.part == Part::issue  ? Step::Kind::issue
                                 : entry.part == Part::wait ? Step::Kind::wait
                                                            : Step::Kind::run;
