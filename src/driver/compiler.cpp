@@ -115,8 +115,14 @@ class Compilation {
     if (from_cache(key)) return std::move(result_);
     auto candidates = choices_for(result_.kernel, request_.device, request_.forced);
     if (!candidates) return tl::unexpected(candidates.error());
-    if (auto done = build_all(*candidates); !done) return tl::unexpected(done.error());
-    if (auto done = choose(); !done) return tl::unexpected(done.error());
+    for (std::size_t next = 0;;) {
+      if (auto done = build_all(*candidates, next); !done) return tl::unexpected(done.error());
+      const auto done = choose();
+      if (done) break;
+      // None of these became machine code: the next ones.
+      if (next >= candidates->size() || assembled_.empty()) return tl::unexpected(done.error());
+      pass_over();
+    }
     if (auto stored = cache_.store_blob(key, pack(result_.plan)); !stored) warn(stored.error());
     return std::move(result_);
   }
@@ -125,7 +131,8 @@ class Compilation {
     auto kernel = kernel::specialise(request_.kernel, request_.dims, request_.options);
     if (!kernel) return tl::unexpected(kernel.error());
     result_.kernel = std::move(*kernel);
-    if (auto done = build_all({candidate}); !done) return tl::unexpected(done.error());
+    std::size_t next = 0;
+    if (auto done = build_all({candidate}, next); !done) return tl::unexpected(done.error());
     if (auto done = choose(); !done) return tl::unexpected(done.error());
     return std::move(result_);
   }
@@ -164,12 +171,13 @@ class Compilation {
   }
 
   // The best few that can be built. What is generic because of its tiles gives way to what is specialised.
-  Result<void> build_all(const std::vector<Candidate>& candidates) {
+  Result<void> build_all(const std::vector<Candidate>& candidates, std::size_t& next) {
     std::optional<Error> first;
     std::vector<Built> generic;
     const auto wanted = static_cast<std::size_t>(std::max(1, request_.candidates));
-    for (const Candidate& candidate : candidates) {
+    for (; next < candidates.size(); ++next) {
       if (built_.size() >= wanted || generic.size() >= 2 * wanted + 4) break;
+      const Candidate& candidate = candidates[next];
       say(fmt::format("candidate {}: {}", built_.size() + 1, describe(candidate.choices)));
       std::vector<StageTime> times;
       auto built = build(result_.kernel, request_.device, candidate, &times);
@@ -187,6 +195,16 @@ class Compilation {
     }
     if (built_.empty()) return tl::unexpected(*first);
     return {};
+  }
+
+  void pass_over() {
+    for (std::size_t i = 0; i < built_.size(); ++i) {
+      const Candidate& c = built_[i].candidate;
+      rejected_.push_back({c.choices, c.predicted_us, c.bound, verdicts_[i]});
+    }
+    built_.clear();
+    assembled_.clear();
+    verdicts_.clear();
   }
 
   Result<void> choose() {

@@ -68,10 +68,6 @@ class Lowerer {
 
   // --- work.cpp: work items and loops
   void open_work(Block& body);
-  struct Band {
-    ExprId slow, fast;
-  };
-  Band open_band(const std::string& name, ExprId index, ExprId slow, ExprId fast, Block& body);
   ExprId work_count();
   [[nodiscard]] std::int64_t work_tile(AxisId axis) const;
   struct Bounds {
@@ -127,6 +123,7 @@ class Lowerer {
     ExprId points;   // per element: those that may
   };
   std::optional<Mask> mask_of(ValueId value, Block& block);
+  void write_masked(ValueId value, ExprId expr, Block& block);
   void after_write(ValueId value, Block& block);
   void write_scratch(ValueId value, Block& block);
   void lane_barrier(Block& block);

@@ -43,8 +43,8 @@ void Lowerer::map(const task::Task& task, Block& block) {
   }
   if (!assign.when) {
     if (keep) value = b_.select(*keep, value, old);
-    block.push_back({program::Map{target, value}, {}});
-    after_write(assign.target, block);
+    write_masked(assign.target, value, block);
+    if (assignment_[assign.target].scratch) write_scratch(assign.target, block);
     return;
   }
   ExprId when = translate(*assign.when, domain, layout, block);
@@ -418,7 +418,28 @@ std::optional<Lowerer::Mask> Lowerer::mask_of(ValueId value, Block& block) {
   return std::nullopt;
 }
 
-// A product's operand computed here is masked, and copied to shared memory where it is read from there.
+// value = expr; where it is masked, 0 at the points that are left out.
+void Lowerer::write_masked(ValueId value, ExprId expr, Block& block) {
+  const program::FragmentId target = fragment(value);
+  const auto mask = mask_of(value, block);
+  if (!mask) {
+    block.push_back({program::Map{target, expr}, {}});
+    return;
+  }
+  const program::Map careful{target, b_.select(mask->points, expr, b_.constant(kernel_[value].type, 0))};
+  if (b_.is(mask->outside, 1)) {
+    block.push_back({careful, {}});
+    return;
+  }
+  program::If split;
+  split.condition = mask->outside;
+  split.then.push_back({careful, {}});
+  split.otherwise.push_back({program::Map{target, expr}, {}});
+  block.push_back({std::move(split), "masked tile"});
+}
+
+// What has been written otherwise than by write_masked() is masked, and copied to shared memory where products read it
+// from there.
 void Lowerer::after_write(ValueId value, Block& block) {
   std::vector<int> own;
   for (std::size_t i = 0; i < assignment_[value].axes.size(); ++i) own.push_back(static_cast<int>(i));

@@ -35,9 +35,8 @@ ExprId Lowerer::work_count() {
   return count;
 }
 
-// item -> tile of every parallel axis. Pairs of tiled axes are walked in bands of `raster` tiles of the slower one, so
-// that neighbours share operands in L2. Where loops are uneven, bands of `raster` combinations of all other axes take
-// the tiles with the longest loops first.
+// item -> tile of every parallel axis. Tiles whose loops are longest come first; pairs of tiled axes are walked in
+// bands of `raster` tiles of the slower one, so that neighbours share operands in L2.
 void Lowerer::open_work(Block& body) {
   axes_.clear();
   std::set<AxisId> uneven;
@@ -55,21 +54,6 @@ void Lowerer::open_work(Block& body) {
     let(body, var, start);
     axes_[a] = b_.var(var);
   };
-  const auto split =
-      std::find_if(order.begin(), order.end(), [&](AxisId a) { return !tiled(a) || !uneven.contains(a); });
-  const bool sections = split != order.begin() && split != order.end();
-  std::optional<ExprId> longest;  // index of the uneven tile
-  std::vector<AxisId> ragged_axes;
-  if (sections) {
-    ragged_axes.assign(order.begin(), split);
-    order.erase(order.begin(), split);
-    ExprId others = b_.constant(1), tiles_each = b_.constant(1);
-    for (const AxisId a : order) others = b_.mul(others, tiles(a));
-    for (const AxisId a : ragged_axes) tiles_each = b_.mul(tiles_each, tiles(a));
-    const Band band = open_band("section", rest, others, tiles_each, body);
-    rest = band.slow;
-    longest = band.fast;
-  }
   while (!order.empty()) {
     const AxisId fast = order.back();
     order.pop_back();
@@ -84,28 +68,18 @@ void Lowerer::open_work(Block& body) {
     const AxisId slow = order.back();
     order.pop_back();
     const ExprId area = b_.mul(tiles(slow), tiles(fast));
-    const Band both = open_band("band", order.empty() ? rest : b_.mod(rest, area), tiles(slow), tiles(fast), body);
+    const program::VarId place = variable("place");
+    let(body, place, order.empty() ? rest : b_.mod(rest, area));
     if (!order.empty()) rest = b_.div(rest, area);
-    set(slow, both.slow);
-    set(fast, both.fast);
+    const ExprId in_band = b_.mul(tiles(fast), partition_.choice.raster);
+    const program::VarId band_start = variable("band");
+    let(body, band_start, b_.mul(b_.div(b_.var(place), in_band), partition_.choice.raster));
+    const program::VarId height = variable("band_height");
+    let(body, height, b_.min(b_.constant(partition_.choice.raster), b_.sub(tiles(slow), b_.var(band_start))));
+    const ExprId inner = b_.mod(b_.var(place), in_band);
+    set(slow, b_.add(b_.var(band_start), b_.mod(inner, b_.var(height))));
+    set(fast, b_.div(inner, b_.var(height)));
   }
-  for (std::size_t i = ragged_axes.size(); i-- > 0;) {
-    set(ragged_axes[i], i == 0 ? *longest : b_.mod(*longest, tiles(ragged_axes[i])));
-    if (i > 0) longest = b_.div(*longest, tiles(ragged_axes[i]));
-  }
-}
-
-// place -> indices of two axes, walked in bands of `raster` of the slow one.
-Lowerer::Band Lowerer::open_band(const std::string& name, ExprId index, ExprId slow, ExprId fast, Block& body) {
-  const program::VarId place = variable(name + "_place");
-  let(body, place, index);
-  const ExprId in_band = b_.mul(fast, partition_.choice.raster);
-  const program::VarId band_start = variable(name);
-  let(body, band_start, b_.mul(b_.div(b_.var(place), in_band), partition_.choice.raster));
-  const program::VarId height = variable(name + "_height");
-  let(body, height, b_.min(b_.constant(partition_.choice.raster), b_.sub(slow, b_.var(band_start))));
-  const ExprId inner = b_.mod(b_.var(place), in_band);
-  return {b_.add(b_.var(band_start), b_.mod(inner, b_.var(height))), b_.div(inner, b_.var(height))};
 }
 
 Lowerer::Bounds Lowerer::open_loop(const schedule::LoopTree& loop, Block& block) {

@@ -27,8 +27,7 @@ constexpr int depth_limit = 4;
 // Blocks that share a unit by chance overlap worse than lanes that are scheduled; measured on an H200.
 constexpr double uncoordinated = 1.6;
 constexpr double staged_share = 0.5;          // of a store's cycles that no longer hold the lane
-constexpr double direct_store_cycles = 3000;  // longer than through the copy engine; measured on an H200
-constexpr double iteration_cycles = 120;      // of a loop, beside its tasks
+constexpr double direct_store_cycles = 3700;  // longer than through the copy engine; measured on an H200
 
 class Ranking {
  public:
@@ -38,7 +37,6 @@ class Ranking {
     std::set<kernel::AxisId> uneven;
     uneven_axes(graph.root, uneven);
     uneven_ = !uneven.empty();
-    band_ = static_cast<int>(std::clamp(0.4 * device.memory.l2_bytes / shared_bytes(), 1.0, 1024.0));
   }
 
   Result<std::vector<Candidate>> run() {
@@ -92,7 +90,7 @@ class Ranking {
               c.column = column;
               c.stream = stream;
               c.order = order;
-              c.raster = uneven_ ? band_ : std::max(1, 2048 / c.row);
+              c.raster = std::max(1, 2048 / c.row);
               choices.push_back(c);
             }
           }
@@ -111,27 +109,6 @@ class Ranking {
       choices.push_back(c);
     }
     return choices;
-  }
-
-  // What all tiles of the uneven axes read of the same: the loads that do not depend on these, for one combination of
-  // the other parallel axes.
-  double shared_bytes() const {
-    std::set<kernel::AxisId> uneven;
-    uneven_axes(graph_.root, uneven);
-    double bytes = 1;
-    for (const task::Task& t : graph_.tasks) {
-      if (t.kind != task::TaskKind::load) continue;
-      const auto& access = std::get<kernel::Assign>(graph_.kernel[t.statement].node).expr;
-      double own = bits(graph_.kernel[*t.writes].type) / 8.0;
-      bool depends = false;
-      for (const kernel::AxisId a : task::axes_of(graph_.kernel, access)) {
-        depends = depends || uneven.contains(a);
-        const bool parallel = graph_.kernel[a].kind == kernel::AxisKind::parallel;
-        if (!parallel || graph_.tiled.contains(a)) own *= static_cast<double>(extent(a));
-      }
-      if (!depends) bytes += own;
-    }
-    return bytes;
   }
 
   // Parallel axes that loops' ranges depend on.
@@ -243,19 +220,6 @@ class Ranking {
     return std::max<std::int64_t>(1, task::static_extent(graph_.kernel, axis).value_or(options_.dynamic_size));
   }
 
-  // Of all loops in one mean work item.
-  static double iterations(const std::vector<schedule::Item>& items, const simulate::Timeline& timeline) {
-    double sum = 0;
-    for (const schedule::Item& item : items) {
-      const auto* loop = std::get_if<schedule::LoopTree>(&item.node);
-      if (loop == nullptr) continue;
-      double trips = 1;
-      for (const simulate::LoopTime& time : timeline.loops) trips = time.axis == loop->axis ? time.trips : trips;
-      sum += trips * (1 + iterations(loop->body, timeline));
-    }
-    return sum;
-  }
-
   // The largest of computing, L2 and device memory, in waves of blocks, plus the launch.
   void predict(Candidate& candidate, const partition::Partition& cut, const partition::Assignment& assignment,
                const schedule::Program& program) const {
@@ -274,9 +238,6 @@ class Ranking {
       together = std::clamp(std::floor(std::min(by_shared, by_registers)), 1.0, 8.0);
     }
     double per_item = timeline.work_cycles;
-    // Waiting for, freeing and moving on slots, and the loop itself, hold the lane in every iteration.
-    per_item += iterations(program.computer, timeline) *
-                (iteration_cycles + static_cast<double>(program.rings.size()) * device_.barriers.counted_arrive_cycles);
     switch (cut.choice.order) {
       case partition::Order::single:
         per_item += device_.launch.block_cycles;
@@ -303,7 +264,9 @@ class Ranking {
     const double slots = units * together;
     const double waves = uneven_ ? std::max(1.0, items / slots) : std::ceil(items / slots);
     const double clock = device_.clock.burst_ghz * 1e3;  // cycles in a microsecond
-    double compute = waves * std::max(per_item, busy * together) / clock;
+    // What is not the limit still costs a little where it cannot hide.
+    const double limit = std::max(per_item, busy * together);
+    double compute = waves * (limit + 0.03 * std::min(per_item, busy * together)) / clock;
     if (cut.has_products && together > 1) compute *= uncoordinated;
     const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
     double tensors = 0;
@@ -338,7 +301,6 @@ class Ranking {
   const Options& options_;
   bool products_ = false;
   bool uneven_ = false;
-  int band_ = 1;  // combinations of even axes whose operands fit L2 together
   std::set<Key> seen_;
   std::vector<Candidate> found_;
   Error last_;

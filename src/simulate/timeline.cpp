@@ -19,6 +19,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double tolerance = 1e-6;
 // Of the arithmetic units: what one lane can use, with a warp on each scheduler and its latencies to wait for; and what
 // all lanes together can. Fitted to attention and scan kernels of many shapes on an H200.
+constexpr double iteration_cycles = 240;  // of a loop, beside its tasks
+constexpr double overlap_cycles = 150;    // more where two iterations overlap: operands move, waits are held in place
 constexpr double lane_share = 0.5;
 constexpr double all_lanes_share = 0.75;
 
@@ -188,6 +190,7 @@ class Engine {
       case Step::Kind::begin:
         if (lane.index == static_cast<int>(lanes_.size()) - 1)
           begins_[static_cast<std::size_t>(s.index)].push_back(now_);
+        lane.ready = now_ + iteration_cycles + (s.stages - 1) * overlap_cycles;
         break;
     }
     ++lane.next;

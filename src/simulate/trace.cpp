@@ -148,7 +148,7 @@ class Unroller {
     const std::size_t index = trips_.at(loop.statement);
     level.push_back(loop.statement);
     for (std::int64_t n = 0; count > 0 && n < count + loop.stages - 1; ++n) {
-      traces_.computer.push_back({Step::Kind::begin, {}, n, 0, static_cast<std::int64_t>(index)});
+      traces_.computer.push_back({Step::Kind::begin, {}, n, 0, static_cast<std::int64_t>(index), loop.stages});
       const int low = n < count ? 0 : 1;
       const int high = n > 0 ? loop.stages - 1 : 0;
       computer(loop.body, level, low, high, n);

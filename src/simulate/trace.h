@@ -25,6 +25,7 @@ struct Step {
   std::int64_t iteration = -1;
   std::size_t ring = 0;
   std::int64_t index = 0;
+  int stages = 1;    // begin: of the loop
   double share = 1;  // of the task's cycles: neighbours without a wait between them fill each other's gaps
 };
 
