@@ -14,7 +14,8 @@
 namespace pipethreader::driver {
 
 // A size for every dim: those fixed in the kernel, and `sizes` for the dynamic ones. Missing, unknown and contradicting
-// ones are errors that name the dim. What `require` demands is checked.
+// ones are errors that name the dim. What `require` demands is checked, and that the machine's memory holds the
+// tensors.
 [[nodiscard]] Result<std::vector<std::int64_t>> all_sizes(const kernel::Kernel& kernel,
                                                           const std::vector<kernel::Binding>& sizes);
 
