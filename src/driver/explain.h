@@ -13,6 +13,9 @@ namespace pipethreader::driver {
 [[nodiscard]] std::string explain_text(const Staged& staged, const device::Device& device,
                                        const simulate::Timeline& timeline, int columns = 120);
 
+// What was considered, the chosen one first: predicted times, how much each loses, and why it was not taken.
+[[nodiscard]] std::string explain_candidates(const Plan& plan);
+
 // The chart alone: one row for each lane and unit, from `start` to `end` cycles.
 [[nodiscard]] std::string gantt(const task::Graph& graph, const simulate::Timeline& timeline, double start, double end,
                                 int columns);

@@ -69,7 +69,7 @@ class GpuRun {
 // that a check takes seconds.
 struct Check {
   oracle::Report report;
-  std::int64_t sampled_points = 0;  // 0: everything was compared
+  std::int64_t sampled_points = 0;  // 0: everything was compared; else what lies outside the sample is not counted
 
   [[nodiscard]] std::string format() const;  // one line
 };
@@ -83,7 +83,9 @@ struct Work {
 };
 [[nodiscard]] Work work_of(const kernel::Kernel& kernel, const std::vector<std::int64_t>& sizes);
 
-// Multiplications and additions of the kernel's products over all points of their domains.
-[[nodiscard]] double product_flops(const kernel::Kernel& kernel, const std::vector<std::int64_t>& sizes);
+// Multiplications and additions of the kernel's products over the points that the loops' `where` leaves, a causal half
+// for example; nothing when those depend on data. What a reduction's own `where` excludes counts, as padding does
+// elsewhere.
+[[nodiscard]] std::optional<double> product_flops(const kernel::Kernel& kernel, const std::vector<std::int64_t>& sizes);
 
 }  // namespace pipethreader::driver

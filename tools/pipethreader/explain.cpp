@@ -25,6 +25,7 @@ int run(const Options& options, const driver::Environment& environment) {
   const auto timeline =
       simulate::simulate(l.graph, l.partition, l.assignment, l.schedule, request->device, options.trips);
   fmt::print("{}", driver::explain_text(*staged, request->device, timeline, terminal_columns()));
+  fmt::print("\nCandidates:\n{}", driver::explain_candidates(compiled->plan));
   if (!options.html.empty()) {
     if (auto done = driver::write_text(options.html, driver::explain_html(*staged, request->device, timeline)); !done)
       return report(done.error());
