@@ -70,8 +70,10 @@ class GpuRun {
 struct Check {
   oracle::Report report;
   std::int64_t sampled_points = 0;  // 0: everything was compared; else what lies outside the sample is not counted
+  // Where something is wrong: that the kernel itself gives other results for other tiles, if it does.
+  std::string cause;
 
-  [[nodiscard]] std::string format() const;  // one line
+  [[nodiscard]] std::string format() const;  // one line, and one for the cause
 };
 [[nodiscard]] Result<Check> check(const kernel::Kernel& kernel, const oracle::Inputs& inputs,
                                   const OutputValues& outputs, std::uint64_t seed, double budget = 6e8);

@@ -200,6 +200,18 @@ TEST_F(CliErrors, NoSizeAtAllIsNoWork) {
   }
 }
 
+TEST_F(CliErrors, AKernelWhoseResultDependsOnItsTilesIsToldSo) {
+  // The largest value of the tile before, not of all before: no two cuts agree.
+  const std::string file = program_.file("cut.stask",
+                                         "kernel f(X: f32[M,N]) -> (Y: f32[M]) {\n  parallel m: M;\n"
+                                         "  carry s[m] = 0, last[m] = 0;\n  for j: N {\n"
+                                         "    s[m] = s[m] + last[m];\n    last[m] = max[j] X[m,j];\n  }\n"
+                                         "  Y[m] = s[m];\n}\n");
+  const auto outcome = run({"run", file, "--on", "cpu", "--dim", "M=4", "--dim", "N=200", "--force", "stream=32"});
+  EXPECT_EQ(outcome.status, 3) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("the result of kernel 'f' depends on how its loops are cut into tiles"));
+}
+
 TEST_F(CliErrors, DevicesThatCannotBe) {
   std::ifstream in(std::string(PIPETHREADER_SOURCE_DIR) + "/devices/h100.toml");
   const std::string whole((std::istreambuf_iterator<char>(in)), {});

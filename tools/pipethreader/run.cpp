@@ -109,7 +109,9 @@ Result<driver::OutputValues> on_cpu(const Options& options, const driver::Compil
   if (!done) return tl::unexpected(done.error());
   const int size = compiled.plan.variants[done->variant].source.launch.cluster;
   fmt::print("  {:<12}in the interpreter: {} instructions in {} {}\n", "ran", done->report.steps, done->report.clusters,
-             size > 1 ? fmt::format("clusters of {} blocks", size) : "blocks");
+             size > 1                     ? fmt::format("clusters of {} blocks", size)
+             : done->report.clusters == 1 ? "block"
+                                          : "blocks");
   return std::move(done->outputs);
 }
 
