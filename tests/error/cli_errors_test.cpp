@@ -201,13 +201,14 @@ TEST_F(CliErrors, NoSizeAtAllIsNoWork) {
 }
 
 TEST_F(CliErrors, AKernelWhoseResultDependsOnItsTilesIsToldSo) {
-  // The largest value of the tile before, not of all before: no two cuts agree.
+  // Each tile adds the product of the tile before it, so that the last one is left out: no two cuts agree.
   const std::string file = program_.file("cut.stask",
-                                         "kernel f(X: f32[M,N]) -> (Y: f32[M]) {\n  parallel m: M;\n"
-                                         "  carry s[m] = 0, last[m] = 0;\n  for j: N {\n"
-                                         "    s[m] = s[m] + last[m];\n    last[m] = max[j] X[m,j];\n  }\n"
-                                         "  Y[m] = s[m];\n}\n");
-  const auto outcome = run({"run", file, "--on", "cpu", "--dim", "M=4", "--dim", "N=200", "--force", "stream=32"});
+                                         "kernel f(A: f16[M,K], B: f16[N,K]) -> (C: f32[M,N]) {\n"
+                                         "  parallel m: M, n: N;\n  carry c[m,n] = 0, last[m,n] = 0;\n"
+                                         "  for k: K {\n    c[m,n] = c[m,n] + last[m,n];\n"
+                                         "    last[m,n] = sum[k] A[m,k] * B[n,k];\n  }\n  C[m,n] = c[m,n];\n}\n");
+  const auto outcome =
+      run({"run", file, "--on", "cpu", "--dim", "M=8", "--dim", "N=8", "--dim", "K=240", "--force", "stream=32"});
   EXPECT_EQ(outcome.status, 3) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("the result of kernel 'f' depends on how its loops are cut into tiles"));
 }
