@@ -200,6 +200,17 @@ TEST_F(CliErrors, NoSizeAtAllIsNoWork) {
   }
 }
 
+TEST_F(CliErrors, ForcedTilesThatFitNoLayoutAreRoundedUpOrRefused) {
+  for (const std::string row : {"1", "63", "65", "1000"}) {
+    for (const char* lanes : {"lanes=1", "lanes=4"}) {
+      const auto outcome = run({"verify", matmul_, "--dim", "M=256", "--dim", "N=64", "--dim", "K=64", "--force",
+                                "row=" + row, "--force", lanes, "--force", "column=33", "--force", "stream=17"});
+      EXPECT_EQ(outcome.status, 0) << row << lanes << outcome.err;
+    }
+  }
+  expect_error({"compile", matmul_, "--force", "row=1024", "--force", "column=1024"}, "bytes have to go");
+}
+
 TEST_F(CliErrors, AKernelWhoseResultDependsOnItsTilesIsToldSo) {
   // Each tile adds the product of the tile before it, so that the last one is left out: no two cuts agree.
   const std::string file = program_.file("cut.stask",
