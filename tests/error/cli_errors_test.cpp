@@ -53,7 +53,7 @@ class CliErrors : public ::testing::Test {
 
 TEST_F(CliErrors, WrongCommandLines) {
   expect_misuse({}, "subcommand");
-  expect_misuse({"fly"}, "fly");
+  expect_misuse({"fly"}, "there is no command 'fly'; `pipethreader --help` lists them");
   expect_misuse({"compile"}, "FILE");
   expect_misuse({"compile", matmul_, "--speed", "3"}, "--speed");
   expect_misuse({"compile", matmul_, "--dim", "M"}, "--dim takes NAME=SIZE, found 'M'");
@@ -71,6 +71,7 @@ TEST_F(CliErrors, WrongCommandLines) {
                 "NAME=LOW:HIGH");
   expect_misuse({"dump", matmul_, "--stage", "soup"}, "soup");
   expect_misuse({"cache"}, "subcommand");
+  expect_misuse({"cache", "shrink"}, "there is no command 'shrink'; `pipethreader cache --help` lists them");
 }
 
 TEST_F(CliErrors, FilesThatAreNoKernels) {
