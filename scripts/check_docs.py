@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the documents to what they say: their shell commands work, their relative links lead somewhere, and their
-measured tables hold what bench/results/ holds.
+"""Holds the documents to what they say: their shell commands work, their relative links lead somewhere, kernels shown
+"as it stands in" a file do, and measured tables hold what bench/results/ holds.
 
 Only blocks opened with ```sh test are run, those of one document in order, in a scratch folder that has the project's
 kernels/, devices/, examples/ and build/ in it; what they write stays there. A comment `# prints TEXT` under a command
@@ -91,6 +91,25 @@ def check_links():
     return failures
 
 
+def without_comments(kernel):
+    return re.sub(r"[ ]*//[^\n]*", "", re.sub(r"^//.*\n", "", kernel, flags=re.M))
+
+
+def check_kernels():
+    """A kernel that a document shows "as it stands in" a file is that file, without its comments."""
+    failures = 0
+    for document in documents():
+        text = document.read_text(encoding="utf-8")
+        for found in re.finditer(r"as it stands in \[`([^`]+)`\][^\n]*\n\n((?: {4}[^\n]*\n)+)", text):
+            shown = re.sub(r"^ {4}", "", found[2], flags=re.M)
+            file = ROOT / found[1]
+            if not file.exists() or without_comments(file.read_text(encoding="utf-8")) != shown:
+                failures += 1
+                line = text[: found.start()].count("\n") + 1
+                print(f"{document.relative_to(ROOT)}:{line}: error: this is not what {found[1]} holds", file=sys.stderr)
+    return failures
+
+
 def is_ignored(path):
     return any(part.startswith(("build", ".", "out")) for part in path.relative_to(ROOT).parts[:-1])
 
@@ -121,7 +140,7 @@ def check_commands():
 
 def main():
     tables = subprocess.run([ROOT / "scripts" / "measured.py", "--check"], check=False).returncode
-    failures = check_links() + (0 if "--links" in sys.argv[1:] else check_commands())
+    failures = check_links() + check_kernels() + (0 if "--links" in sys.argv[1:] else check_commands())
     return 1 if failures or tables else 0
 
 
