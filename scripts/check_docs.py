@@ -3,7 +3,7 @@
 "as it stands in" a file do, and measured tables hold what bench/results/ holds.
 
 Only blocks opened with ```sh test are run, those of one document in order, in a scratch folder that has the project's
-kernels/, devices/, examples/ and build/ in it; what they write stays there. A comment `# prints TEXT` under a command
+kernels/, devices/, examples/, scripts/ and build/ in it; what they write stays there. A comment `# prints TEXT` under a command
 says that TEXT must appear in its output; `# fails N` that it must exit with N. With --links no command is run.
 """
 
@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SHARED = ("kernels", "devices", "examples", "build", "docs")
+SHARED = ("kernels", "devices", "examples", "build", "docs", "scripts")
 LINK = re.compile(r"!?\[[^\]\n]*\]\(<?([^)\s>]+)>?\)")
 CODE = re.compile(r"^```.*?^```$|^(?: {4}|\t)[^\n]*$|`[^`\n]*`", re.M | re.S)
 HEADING = re.compile(r"^#+ +(.+?) *$", re.M)
