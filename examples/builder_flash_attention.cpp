@@ -3,14 +3,14 @@
 #include <cstdio>
 #include <limits>
 
+#include "pipethreader/builder.h"
 #include "pipethreader/pipethreader.h"
 
-using namespace pipethreader::kernel::build;
-using pipethreader::ScalarType;
+using namespace pipethreader::build;
 
 namespace {
 
-pipethreader::Result<pipethreader::kernel::Kernel> attention() {
+pipethreader::Result<pipethreader::Kernel> attention() {
   Builder k("flash_attention");
   const Term B = k.dim("B"), H = k.dim("H"), G = k.dim("G"), S = k.dim("S"), T = k.dim("T"), D = k.dim("D");
   const Tensor Q = k.input("Q", ScalarType::f16, {B, H, S, D});

@@ -1,14 +1,14 @@
 // A matrix product written in C++: built, compiled for an H100, interpreted against the oracle.
 #include <cstdio>
 
+#include "pipethreader/builder.h"
 #include "pipethreader/pipethreader.h"
 
-using namespace pipethreader::kernel::build;
-using pipethreader::ScalarType;
+using namespace pipethreader::build;
 
 namespace {
 
-pipethreader::Result<pipethreader::kernel::Kernel> product() {
+pipethreader::Result<pipethreader::Kernel> product() {
   Builder k("matmul");
   const Term M = k.dim("M"), N = k.dim("N"), K = k.dim("K");
   const Tensor A = k.input("A", ScalarType::f16, {M, K});

@@ -1,4 +1,4 @@
-// The C++ API of PipeThreader: kernels in index notation, from text or from the builder (pipethreader::kernel::build),
+// The C++ API of PipeThreader: kernels in index notation, from text or from the builder (pipethreader/builder.h),
 // compiled for a device and run. Nothing here needs a GPU, a driver or a CUDA toolkit to build; without them compile()
 // gives source, and run() interprets.
 //
@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "kernel/builder.h"
 #include "kernel/kernel.h"
+#include "pipethreader/builder.h"
 
 namespace pipethreader {
 

@@ -141,7 +141,10 @@ class Compilation {
   void say(const std::string& text) const {
     if (progress_) progress_(text);
   }
-  void warn(const Error& error) { result_.warnings.push_back(error.format()); }
+  void warn(const Error& error) {
+    for (const Diagnostic& d : error.diagnostics)
+      result_.warnings.push_back(d.message + (d.hint.empty() ? "" : "\n  hint: " + d.hint));
+  }
 
   bool from_cache(const std::string& key) {
     const auto start = std::chrono::steady_clock::now();

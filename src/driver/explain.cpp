@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "simulate/task_cost.h"
 
@@ -89,7 +90,7 @@ std::string task_table(const Staged& staged, const device::Device& device) {
   return text;
 }
 
-std::string load_table(const device::Device&, const Timeline& timeline) {
+std::string load_table(const Timeline& timeline) {
   std::string text = fmt::format("  {:<16}{:>10}{:>8}\n", "resource", "cycles", "load");
   for (const device::Resource r : device::all_resources()) {
     if (timeline.busy[r] <= 0 || r == device::Resource::dram) continue;
@@ -97,6 +98,43 @@ std::string load_table(const device::Device&, const Timeline& timeline) {
                         100 * timeline.busy[r] / std::max(1.0, timeline.work_cycles));
   }
   return text;
+}
+
+// The busiest of some resources, and the share of the time that it is busy.
+std::pair<device::Resource, double> busiest(const Timeline& timeline, std::span<const device::Resource> resources) {
+  std::pair<device::Resource, double> most = {resources.front(), 0};
+  for (const device::Resource r : resources) {
+    const double share = timeline.busy[r] / std::max(1.0, timeline.work_cycles);
+    if (r != device::Resource::dram && share > most.second) most = {r, share};
+  }
+  return most;
+}
+
+// How busy each unit is: as its busiest resource.
+std::string unit_table(const device::Device& device, const Timeline& timeline, bool copier) {
+  using device::Resource;
+  static constexpr Resource copies[] = {Resource::l2};
+  static constexpr Resource products[] = {Resource::tensor};
+  static constexpr Resource arithmetic[] = {Resource::fma, Resource::integer, Resource::special, Resource::convert,
+                                            Resource::issue};
+  const std::pair<UnitKind, std::span<const Resource>> units[] = {
+      {UnitKind::copy_engine, copies}, {UnitKind::tensor_core, products}, {UnitKind::cuda_cores, arithmetic}};
+  std::string text = fmt::format("  {:<16}{:>10}  {}\n", "unit", "busy", "with");
+  for (const auto& [unit, resources] : units) {
+    const auto [resource, share] = busiest(timeline, resources);
+    if (share > 0 && (copier || unit != UnitKind::copy_engine))
+      text += fmt::format("  {:<16}{:>9.0f}%  {}\n", unit_name(device, unit), 100 * share, device::name(resource));
+  }
+  return text;
+}
+
+std::string bound_line(const Timeline& timeline) {
+  constexpr double throughout = 0.9;
+  const auto [resource, share] = busiest(timeline, device::all_resources());
+  if (share <= 0) return "nothing: there is no work";
+  if (share >= throughout) return fmt::format("{}, busy {:.0f}% of the time", device::name(resource), 100 * share);
+  return fmt::format("latency: {}, the most loaded resource, is busy {:.0f}% of the time and waits for the rest",
+                     device::name(resource), 100 * share);
 }
 
 // The loop that a person wants to see: the one in which a work item spends most of its time.
@@ -182,7 +220,8 @@ std::string explain_text(const Staged& staged, const device::Device& device, con
   text += fmt::format("\nOne mean work item: {:.0f} cycles, {:.2f} us at {} GHz; {:.0f} bytes of global memory\n",
                       timeline.work_cycles, timeline.work_cycles / device.clock.burst_ghz / 1000,
                       device.clock.burst_ghz, timeline.bytes);
-  text += load_table(device, timeline);
+  text += fmt::format("  {:<16}{}\n", "bound by", bound_line(timeline));
+  text += load_table(timeline) + unit_table(device, timeline, !l.schedule.copier.empty());
   if (const simulate::LoopTime* loop = main_loop(timeline)) {
     text += fmt::format(
         "\nA steady iteration over {} ({:.0f} cycles; {:.1f} iterations in the mean; (n) is the iteration):\n",
@@ -190,6 +229,23 @@ std::string explain_text(const Staged& staged, const device::Device& device, con
     text += gantt(l.graph, timeline, loop->steady_start, loop->steady_end, columns);
   } else {
     text += "\nThe work item:\n" + gantt(l.graph, timeline, 0, timeline.cycles, columns);
+  }
+  return text;
+}
+
+std::string explain_candidates(const Plan& plan) {
+  const auto chosen = std::find_if(plan.candidates.begin(), plan.candidates.end(),
+                                   [&](const Tried& t) { return t.choices == plan.choices; });
+  std::vector<Tried> all = plan.candidates;
+  std::stable_partition(all.begin(), all.end(), [&](const Tried& t) { return t.choices == plan.choices; });
+  std::string text = fmt::format("  {:>12}{:>9}  {}\n", "predicted", "loses", "choices: what became of them");
+  if (chosen != plan.candidates.end() && !chosen->bound.empty())
+    text = fmt::format("  at these sizes the chosen one is bound by: {}\n", chosen->bound) + text;
+  for (const Tried& t : all) {
+    const bool comparable = t.predicted_us > 0 && chosen != plan.candidates.end() && chosen->predicted_us > 0;
+    text += fmt::format("  {:>12}{:>9}  {}: {}\n", t.predicted_us > 0 ? fmt::format("{:.1f} us", t.predicted_us) : "-",
+                        comparable ? fmt::format("{:.1f}%", 100 * (t.predicted_us / chosen->predicted_us - 1)) : "-",
+                        describe(t.choices), t.verdict.substr(0, t.verdict.find('\n')));
   }
   return text;
 }

@@ -13,13 +13,16 @@ namespace pipethreader::driver {
 [[nodiscard]] std::string explain_text(const Staged& staged, const device::Device& device,
                                        const simulate::Timeline& timeline, int columns = 120);
 
+// What was considered, the chosen one first: predicted times, how much each loses, and why it was not taken.
+[[nodiscard]] std::string explain_candidates(const Plan& plan);
+
 // The chart alone: one row for each lane and unit, from `start` to `end` cycles.
 [[nodiscard]] std::string gantt(const task::Graph& graph, const simulate::Timeline& timeline, double start, double end,
                                 int columns);
 
-// A page that needs nothing else.
+// A page that needs nothing else; `candidates` as explain_candidates() gives them.
 [[nodiscard]] std::string explain_html(const Staged& staged, const device::Device& device,
-                                       const simulate::Timeline& timeline);
+                                       const simulate::Timeline& timeline, const std::string& candidates);
 
 // Chrome's trace format, which Perfetto (ui.perfetto.dev) opens; times in microseconds at the burst clock.
 [[nodiscard]] std::string explain_trace(const Staged& staged, const device::Device& device,

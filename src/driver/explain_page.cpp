@@ -56,7 +56,8 @@ svg rect.wait {{ fill: #8883; }}
 
 }  // namespace
 
-std::string explain_html(const Staged& staged, const device::Device& device, const Timeline& timeline) {
+std::string explain_html(const Staged& staged, const device::Device& device, const Timeline& timeline,
+                         const std::string& candidates) {
   const task::Graph& graph = staged.lowered.graph;
   std::string page = fmt::format(
       fmt::runtime(page_head), escaped(staged.kernel.name),
@@ -99,6 +100,7 @@ std::string explain_html(const Staged& staged, const device::Device& device, con
         fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\">{:.0f}</text>\n", label + tick * scale, count * height + 17, tick);
   }
   page += "</svg></div>\n<h2>Schedule</h2>\n<pre>" + escaped(explain_text(staged, device, timeline, 140)) + "</pre>\n";
+  page += "<h2>Candidates</h2>\n<pre>" + escaped(candidates) + "</pre>\n";
   page += "<h2>Kernel</h2>\n<pre>" + escaped(kernel::print(staged.kernel)) + "</pre>\n";
   page += "<h2>sProgram</h2>\n<pre>" + escaped(schedule::print(graph, staged.lowered.schedule)) + "</pre>\n";
   page += "<h2>Proof</h2>\n<pre>" + escaped(staged.printed.verified.proof()) + "</pre>\n</body></html>\n";

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "driver/capabilities.h"
 #include "lower/lower.h"
 #include "program/legalise.h"
 
@@ -48,6 +49,7 @@ Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::De
   auto legal = stage(times, "legalise",
                      [&] { return program::legalise(std::move(*lowered), device.memory.shared_bytes_per_block); });
   if (!legal) return tl::unexpected(legal.error());
+  if (auto able = check_capabilities(*legal, device); !able) return tl::unexpected(able.error());
   if (auto valid = program::validate(*legal); !valid) return tl::unexpected(valid.error());
   return Lowered{std::move(*graph), std::move(*partition), std::move(*assignment), std::move(*program),
                  std::move(*legal)};

@@ -117,8 +117,7 @@ Result<void> write_bytes(const std::string& path, std::span<const std::byte> byt
   std::error_code error;
   if (!folder.empty()) fs::create_directories(folder, error);
   if (error) return fail("cannot make the folder '{}': {}", folder.string(), error.message());
-  if (fs::is_directory(path, error)) return fail("cannot write '{}': it is a folder", path);
-  return runtime::write_file_atomically(path, runtime::unique_name(path + ".part"), {bytes});
+  return runtime::write_file(path, {bytes});
 }
 
 }  // namespace

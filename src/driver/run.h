@@ -14,7 +14,8 @@
 namespace pipethreader::driver {
 
 // A size for every dim: those fixed in the kernel, and `sizes` for the dynamic ones. Missing, unknown and contradicting
-// ones are errors that name the dim. What `require` demands is checked.
+// ones are errors that name the dim. What `require` demands is checked, and that the machine's memory holds the
+// tensors.
 [[nodiscard]] Result<std::vector<std::int64_t>> all_sizes(const kernel::Kernel& kernel,
                                                           const std::vector<kernel::Binding>& sizes);
 
@@ -68,9 +69,11 @@ class GpuRun {
 // that a check takes seconds.
 struct Check {
   oracle::Report report;
-  std::int64_t sampled_points = 0;  // 0: everything was compared
+  std::int64_t sampled_points = 0;  // 0: everything was compared; else what lies outside the sample is not counted
+  // Where something is wrong: that the kernel itself gives other results for other tiles, if it does.
+  std::string cause;
 
-  [[nodiscard]] std::string format() const;  // one line
+  [[nodiscard]] std::string format() const;  // one line, and one for the cause
 };
 [[nodiscard]] Result<Check> check(const kernel::Kernel& kernel, const oracle::Inputs& inputs,
                                   const OutputValues& outputs, std::uint64_t seed, double budget = 6e8);
@@ -82,7 +85,9 @@ struct Work {
 };
 [[nodiscard]] Work work_of(const kernel::Kernel& kernel, const std::vector<std::int64_t>& sizes);
 
-// Multiplications and additions of the kernel's products over all points of their domains.
-[[nodiscard]] double product_flops(const kernel::Kernel& kernel, const std::vector<std::int64_t>& sizes);
+// Multiplications and additions of the kernel's products over the points that the loops' `where` leaves, a causal half
+// for example; nothing when those depend on data. What a reduction's own `where` excludes counts, as padding does
+// elsewhere.
+[[nodiscard]] std::optional<double> product_flops(const kernel::Kernel& kernel, const std::vector<std::int64_t>& sizes);
 
 }  // namespace pipethreader::driver

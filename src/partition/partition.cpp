@@ -78,7 +78,7 @@ class Propagator {
   Result<int> product_tile(AxisId axis) const {
     const auto extent = task::static_extent(graph_.kernel, axis);
     const std::int64_t known = std::max<std::int64_t>(1, extent.value_or(1 << 20));
-    if (axis == result_.row) return static_cast<int>(std::min<std::int64_t>(choice_.row, round_up(known, 64)));
+    if (axis == result_.row) return static_cast<int>(std::min(round_up(choice_.row, 64), round_up(known, 64)));
     const std::int64_t step = needs_rows(axis) ? 64 : 16;
     const std::int64_t whole = round_up(known, step);
     if (parallel(axis)) return static_cast<int>(round_up(std::min<std::int64_t>(choice_.column, whole), step));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <random>
 
 #include <fcntl.h>
@@ -69,6 +70,37 @@ Result<void> write_file_atomically(const std::string& path, const std::string& t
     return failed("write", path, error);
   }
   return {};
+}
+
+namespace {
+
+// 0, or the error.
+int write_in_place(const std::string& path, std::initializer_list<std::span<const std::byte>> pieces) {
+  const Descriptor file{::open(path.c_str(), O_WRONLY | O_CLOEXEC)};
+  if (file.number < 0) return errno;
+  for (const auto piece : pieces)
+    if (const int error = write_all(file.number, piece); error != 0) return error;
+  return 0;
+}
+
+}  // namespace
+
+Result<void> write_file(const std::string& path, std::initializer_list<std::span<const std::byte>> pieces) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    const int error = S_ISDIR(info.st_mode) ? EISDIR : write_in_place(path, pieces);
+    if (error != 0) return failed("write", path, error);
+    return {};
+  }
+  std::error_code ignored;  // a link that leads nowhere yet is replaced itself
+  const std::filesystem::path target = std::filesystem::canonical(path, ignored);
+  const std::string place = target.empty() ? path : target.string();
+  const std::string temporary = unique_name(place + ".part");
+  int error = write_and_sync(temporary, pieces);
+  if (error == 0 && rename(temporary.c_str(), place.c_str()) != 0) error = errno;
+  if (error == 0) return {};
+  if (error != EEXIST) unlink(temporary.c_str());
+  return failed("write", path, error);
 }
 
 Result<std::vector<std::byte>> read_file(const std::string& path) {

@@ -19,6 +19,11 @@ namespace pipethreader::runtime {
 [[nodiscard]] Result<void> write_file_atomically(const std::string& path, const std::string& temporary,
                                                  std::initializer_list<std::span<const std::byte>> pieces);
 
+// The same under a name that a user gave: what a link leads to is replaced, and what is no plain file (a device, a
+// pipe) is written to as it is. Errors name `path`.
+[[nodiscard]] Result<void> write_file(const std::string& path,
+                                      std::initializer_list<std::span<const std::byte>> pieces);
+
 [[nodiscard]] Result<std::vector<std::byte>> read_file(const std::string& path);
 
 }  // namespace pipethreader::runtime

@@ -291,7 +291,7 @@ std::optional<CompiledKernel> KernelCache::lookup(const KernelKey& key) const {
 Result<void> KernelCache::store(const KernelKey& key, const CompiledKernel& kernel) const {
   // A compiler's log may hold any bytes; what is not UTF-8 is replaced.
   const std::string report = to_json(kernel).dump(1, ' ', false, json::error_handler_t::replace);
-  return put(directory_, Kind::kernel, text_of(key), report, kernel.cubin);
+  return trimmed(put(directory_, Kind::kernel, text_of(key), report, kernel.cubin));
 }
 
 std::optional<std::string> KernelCache::lookup_blob(const std::string& key) const {
@@ -301,7 +301,13 @@ std::optional<std::string> KernelCache::lookup_blob(const std::string& key) cons
 }
 
 Result<void> KernelCache::store_blob(const std::string& key, const std::string& blob) const {
-  return put(directory_, Kind::blob, key, blob, {});
+  return trimmed(put(directory_, Kind::blob, key, blob, {}));
+}
+
+// What cannot be removed now is tried again by the next store.
+Result<void> KernelCache::trimmed(Result<void> stored) const {
+  if (stored) (void)trim(limit_bytes_);
+  return stored;
 }
 
 Result<std::vector<CacheEntryInfo>> KernelCache::list() const {

@@ -2,6 +2,8 @@
 // written beside its place, synced and renamed; it holds its whole key and a checksum, so a collision, a damaged or
 // half-written entry, or one of another version counts as missing and is replaced. Safe with several writers at once
 // and with being killed at any moment. The cache never makes a compilation fail: what goes wrong is a warning.
+//
+// A store that makes the cache larger than its limit removes the entries that were not used for longest.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +36,14 @@ struct CacheEntryInfo {
   std::int64_t modified = 0;  // seconds since the epoch
 };
 
+// A compiled kernel takes 50 to 200 KB, so this holds thousands.
+inline constexpr std::uint64_t default_cache_limit = std::uint64_t{1} << 30;
+
 class KernelCache {
  public:
   // The directory is made on the first store. An empty name: a cache that holds nothing and stores nothing.
-  explicit KernelCache(std::string directory) : directory_(std::move(directory)) {}
+  explicit KernelCache(std::string directory, std::uint64_t limit_bytes = default_cache_limit)
+      : directory_(std::move(directory)), limit_bytes_(limit_bytes) {}
 
   [[nodiscard]] const std::string& directory() const { return directory_; }
 
@@ -52,11 +58,15 @@ class KernelCache {
   [[nodiscard]] Result<std::vector<CacheEntryInfo>> list() const;  // newest first; damaged entries are left out
   [[nodiscard]] Result<std::uint64_t> size() const;                // bytes of all its files, leftovers included
   [[nodiscard]] Result<std::size_t> clear() const;                 // files removed; touches only files of its own
-  [[nodiscard]] Result<std::size_t> trim(
-      std::uint64_t bytes) const;  // removes the least recently used beyond that size
+  // Removes the least recently used beyond that size.
+  [[nodiscard]] Result<std::size_t> trim(std::uint64_t bytes) const;
 
  private:
+  // What was stored has its place; the rest makes room.
+  Result<void> trimmed(Result<void> stored) const;
+
   std::string directory_;
+  std::uint64_t limit_bytes_;
 };
 
 // Looks up, else compiles and stores. The warning is what went wrong with the cache; empty when nothing did.

@@ -260,7 +260,7 @@ Result<void> write_npy(const std::string& path, const NpyArray& array) {
   head += {'\1', '\0', static_cast<char>(text.size() & 255), static_cast<char>(text.size() >> 8)};
   head += text;
   const std::vector<std::byte> data = pack(array.type, array.values);
-  return write_file_atomically(path, unique_name(path + ".tmp"), {std::as_bytes(std::span(head)), data});
+  return write_file(path, {std::as_bytes(std::span(head)), data});
 }
 
 }  // namespace pipethreader::runtime

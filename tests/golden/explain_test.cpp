@@ -1,5 +1,5 @@
-// The chart of a hand-made timeline, as a person sees it. The timeline is fixed here, so that the cost model may
-// change.
+// The chart of a hand-made timeline and the table of candidates, as a person sees them. The timeline is fixed here, so
+// that the cost model may change.
 #include <gtest/gtest.h>
 
 #include "driver/explain.h"
@@ -46,6 +46,33 @@ TEST(Gantt, ShowsEachUnitOfEachLane) {
             "  computer.0 tensor       [mma c(3)==]            [mma c(4)=========]\n"
             "  computer.1 tensor                   [mma c(3)==]\n"
             "  computer.1 arithmetic                               [store C===========]\n");
+}
+
+TEST(Candidates, ComeWithWhatTheyLose) {
+  Plan plan;
+  plan.choices.partition.row = 192;
+  Tried better, chosen, rejected;
+  better.predicted_us = 90;
+  better.verdict = "40 bytes of registers are spilled";
+  chosen.choices = plan.choices;
+  chosen.predicted_us = 100;
+  chosen.bound = "busy units";
+  chosen.verdict = "chosen";
+  rejected.choices.partition.row = 64;
+  rejected.verdict = "error: too large\n  hint: choose smaller tiles";
+  plan.candidates = {better, chosen, rejected};
+  const std::string rest = "column 128, stream 64, lanes 2, overlap deferred, depth 0, order single: ";
+  EXPECT_EQ(explain_candidates(plan),
+            "  at these sizes the chosen one is bound by: busy units\n"
+            "     predicted    loses  choices: what became of them\n"
+            "      100.0 us     0.0%  row 192, " +
+                rest +
+                "chosen\n"
+                "       90.0 us   -10.0%  row 128, " +
+                rest +
+                "40 bytes of registers are spilled\n"
+                "             -        -  row 64, " +
+                rest + "error: too large\n");
 }
 
 }  // namespace

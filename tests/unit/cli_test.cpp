@@ -124,7 +124,8 @@ TEST_F(Cli, ExplainShowsTableChartPageAndTrace) {
   const auto done = run({"explain", kernels + "matmul.stask", "--html", "t.html", "--trace", "t.json", "--dim", "M=256",
                          "--dim", "N=256", "--dim", "K=1024"});
   ASSERT_EQ(done.status, 0) << done.err;
-  for (const char* text : {"mma", "TensorCore", "A steady iteration over", "ring depths", "load"})
+  for (const char* text :
+       {"mma", "TensorCore", "A steady iteration over", "ring depths", "load", "bound by", "Candidates:", ": chosen"})
     EXPECT_THAT(done.out, HasSubstr(text));
   EXPECT_GT(std::filesystem::file_size(program_.path("t.html")), 1000u);
   const auto trace = run({"cache", "size"});

@@ -13,6 +13,7 @@ namespace pipethreader::driver {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string root = PIPETHREADER_SOURCE_DIR;
 
@@ -192,6 +193,8 @@ TEST(Check, FindsAWrongElementAndSamplesLargeProblems) {
   EXPECT_GT(sampled->sampled_points, 0);
   EXPECT_LT(sampled->report.compared, 33 * 9);
   EXPECT_TRUE(sampled->report.ok());
+  EXPECT_EQ(sampled->report.unwritten, 0);
+  EXPECT_THAT(sampled->format(), Not(HasSubstr("not written")));
   outputs[0][40] += 1;
   EXPECT_EQ(check(*fixed, *inputs, outputs, 1)->report.wrong, 1);
 }
@@ -200,6 +203,36 @@ TEST(Work, CountsTheOperationsOfAProduct) {
   const auto fixed = kernel::specialise(kernel_of("matmul.stask"), {{"M", 32}, {"N", 8}, {"K", 16}}, {});
   EXPECT_EQ(product_flops(*fixed, {32, 16, 8}), 2.0 * 32 * 16 * 8);
   EXPECT_EQ(work_of(*fixed, {32, 16, 8}).points, 32 * 8);
+  EXPECT_EQ(product_flops(kernel_of("matmul.stask"), {32, 16, 8}), 2.0 * 32 * 16 * 8);
+}
+
+TEST(Work, CountsThePointsThatALoopKeeps) {
+  const auto flops = [](double queries, double keys, bool causal) {
+    const auto fixed = kernel::specialise(kernel_of("flash_attention.stask"),
+                                          {{"B", 2}, {"H", 4}, {"G", 2}, {"S", queries}, {"T", keys}, {"D", 16}},
+                                          {{"causal", causal ? 1.0 : 0.0}});
+    EXPECT_TRUE(fixed);
+    return product_flops(*fixed, *all_sizes(*fixed, {}));
+  };
+  // Two products for each pair of a query and a key that it sees, over D, in each head of each batch.
+  const auto expected = [](double pairs) { return 2.0 * 2 * 16 * pairs * 2 * 4; };
+  EXPECT_EQ(flops(40, 40, false), expected(40 * 40));
+  EXPECT_EQ(flops(40, 40, true), expected(40 * 41 / 2));
+  EXPECT_EQ(flops(40, 8, true), expected(8 * 9 / 2 + 32 * 8));  // the last queries see all keys
+  EXPECT_EQ(flops(8, 40, true), expected(8 * 9 / 2));
+  EXPECT_EQ(flops(0, 40, true), 0);
+  EXPECT_EQ(flops(1, 1, true), expected(1));
+}
+
+TEST(Work, IsNotKnownWhereItDependsOnData) {
+  const auto kernel = kernel::check(
+      kernel::parse("kernel f(A: f16[M,K], B: f16[N,K], last: f32) -> (C: f32[M,N]) {\n  parallel m: M, n: N;\n  carry "
+                    "c[m,n] = 0;\n"
+                    "  for k: K where k <= last { c[m,n] += sum[k] A[m,k] * B[n,k]; }\n  C[m,n] = c[m,n];\n}\n",
+                    "")
+          ->front());
+  ASSERT_TRUE(kernel) << kernel.error().format();
+  EXPECT_EQ(product_flops(*kernel, {8, 8, 8}), std::nullopt);
 }
 
 TEST(Report, SaysWhatWasChosenAndIsWrittenWhole) {

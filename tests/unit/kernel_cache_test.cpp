@@ -155,6 +155,30 @@ TEST_F(Cache, ListsSizesClearsAndTrims) {
   EXPECT_EQ(files("entries").size(), 2u);
 }
 
+TEST_F(Cache, AStoreBeyondTheLimitMakesRoom) {
+  const KernelCache small((folder_ / "cache").string(), 10'000);
+  const auto age = [&] {
+    for (const auto& file : files("entries"))
+      fs::last_write_time(file, fs::last_write_time(file) - std::chrono::hours(1));
+  };
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(small.store(key_of(i), kernel_of(i, 2'000)));
+    EXPECT_TRUE(small.lookup(key_of(i))) << i;
+    EXPECT_LE(*small.size(), 10'000u);
+    age();
+  }
+  EXPECT_TRUE(small.lookup(key_of(19)));
+  EXPECT_TRUE(small.lookup(key_of(18)));
+  EXPECT_FALSE(small.lookup(key_of(0)));
+  age();
+  ASSERT_TRUE(small.store_blob("plan", std::string(9'000, 'x')));
+  EXPECT_TRUE(small.lookup_blob("plan"));
+  EXPECT_FALSE(small.lookup(key_of(18)));
+  // What fits by no means is not kept, and is no reason to fail.
+  ASSERT_TRUE(small.store_blob("large", std::string(20'000, 'x')));
+  EXPECT_FALSE(small.lookup_blob("large"));
+}
+
 TEST_F(Cache, WithoutADirectoryItHoldsNothing) {
   const KernelCache none("");
   EXPECT_TRUE(none.store(key_of(1), kernel_of(1, 10)));

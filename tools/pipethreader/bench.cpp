@@ -20,14 +20,6 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The share of a loop's points that its `where` keeps is not known here: rates are for kernels without one.
-bool masked(const kernel::Kernel& kernel) {
-  return std::any_of(kernel.statements.begin(), kernel.statements.end(), [](const kernel::Statement& s) {
-    const auto* loop = std::get_if<kernel::Loop>(&s.node);
-    return loop != nullptr && loop->where.has_value();
-  });
-}
-
 void show(const std::string& name, double ms, double flops) {
   fmt::print("  {:<14}{:>12.1f} us", name, ms * 1000);
   if (flops > 0) fmt::print("{:>10.1f} TFLOP/s", flops / ms / 1e9);
@@ -86,7 +78,7 @@ int run(const Options& options, const driver::Environment& environment) {
     if (!other) return report(other.error());
     theirs.push_back(other->median_ms);
   }
-  const double flops = masked(kernel) ? 0 : driver::product_flops(kernel, *sizes);
+  const double flops = driver::product_flops(kernel, *sizes).value_or(0);
   show("pipethreader", median(mine), flops);
   if (peer) {
     show("cuBLAS", median(theirs), flops);

@@ -1,6 +1,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -37,14 +38,10 @@ std::pair<std::string, std::string> split(const std::string& text, const std::st
 
 namespace {
 
-double number(const std::string& text, const std::string& whole, const std::string& option) {
-  if (text == "true") return 1;
-  if (text == "false") return 0;
+std::optional<double> number(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw UsageError{fmt::format("{} takes a number, found '{}'", option, whole)};
-  }
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
 
@@ -54,18 +51,22 @@ std::vector<kernel::Binding> bindings(const std::vector<std::string>& texts, con
   std::vector<kernel::Binding> result;
   for (const std::string& text : texts) {
     const auto [name, value] = split(text, option, "NAME=VALUE");
-    result.push_back({name, number(value, text, option)});
+    const auto given = value == "true" ? 1.0 : value == "false" ? 0.0 : number(value);
+    if (!given) throw UsageError{fmt::format("{} takes a number, true or false, found '{}'", option, text)};
+    result.push_back({name, *given});
   }
   return result;
 }
 
 std::vector<kernel::Binding> sizes(const std::vector<std::string>& texts, const std::string& option) {
-  std::vector<kernel::Binding> result = bindings(texts, option);
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    const double value = result[i].value;
-    if (value < 0 || value != std::floor(value) || value > 2147483647) {
-      throw UsageError{fmt::format("{} takes a whole number from 0 to 2147483647, found '{}'", option, texts[i])};
+  std::vector<kernel::Binding> result;
+  for (const std::string& text : texts) {
+    const auto [name, size] = split(text, option, "NAME=SIZE");
+    const auto value = number(size);
+    if (!value || !(*value >= 0) || *value != std::floor(*value) || *value > 2147483647) {
+      throw UsageError{fmt::format("{} takes a whole number from 0 to 2147483647, found '{}'", option, text)};
     }
+    result.push_back({name, *value});
   }
   return result;
 }

@@ -25,9 +25,11 @@ int run(const Options& options, const driver::Environment& environment) {
   const auto timeline =
       simulate::simulate(l.graph, l.partition, l.assignment, l.schedule, request->device, options.trips);
   fmt::print("{}", driver::explain_text(*staged, request->device, timeline, terminal_columns()));
+  const std::string candidates = driver::explain_candidates(compiled->plan);
+  fmt::print("\nCandidates:\n{}", candidates);
   if (!options.html.empty()) {
-    if (auto done = driver::write_text(options.html, driver::explain_html(*staged, request->device, timeline)); !done)
-      return report(done.error());
+    const std::string page = driver::explain_html(*staged, request->device, timeline, candidates);
+    if (auto done = driver::write_text(options.html, page); !done) return report(done.error());
     fmt::print("\nWritten: {}\n", options.html);
   }
   if (!options.trace.empty()) {

@@ -4,6 +4,7 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <optional>
 
 #include "commands.h"
 
@@ -24,6 +25,23 @@ wrong; 70 a fault of pipethreader itself.
 Environment: PIPETHREADER_CACHE (directory of the cache; empty: none), PIPETHREADER_DATA (folder with devices/),
 PIPETHREADER_NVRTC (the CUDA run-time compiler), CUDA_HOME, XDG_CACHE_HOME.)";
 
+// A word that stands where a command must and is none: it is named, not only missed.
+std::optional<std::string> unknown_command(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* at = &app;
+  std::string commands = "pipethreader";
+  for (int i = 1; i < argc && at->get_require_subcommand_min() > 0; ++i) {
+    const std::string word = argv[i];
+    if (word.starts_with('-')) return std::nullopt;
+    const auto known = at->get_subcommands([](const CLI::App*) { return true; });
+    const auto found =
+        std::find_if(known.begin(), known.end(), [&](const CLI::App* c) { return c->get_name() == word; });
+    if (found == known.end()) return fmt::format("there is no command '{}'; `{} --help` lists them", word, commands);
+    at = *found;
+    commands += " " + word;
+  }
+  return std::nullopt;
+}
+
 int run(int argc, char** argv) {
   const driver::Environment surroundings = environment();
   CLI::App app{"PipeThreader compiles kernels in index notation to software-pipelined kernels for Hopper GPUs."};
@@ -40,11 +58,8 @@ int run(int argc, char** argv) {
   add_devices(app, surroundings, commands);
   add_cache(app, surroundings, commands);
   add_dump(app, surroundings, commands);
-  // An unknown command is named, not only missed.
-  const auto known = app.get_subcommands([](const CLI::App*) { return true; });
-  if (argc > 1 && argv[1][0] != '-' &&
-      std::none_of(known.begin(), known.end(), [&](const CLI::App* c) { return c->get_name() == argv[1]; })) {
-    fmt::print(stderr, "there is no command '{}'; `pipethreader --help` lists them\n", argv[1]);
+  if (const auto mistake = unknown_command(app, argc, argv)) {
+    fmt::print(stderr, "{}\n", *mistake);
     return Exit::misused;
   }
   try {

@@ -107,7 +107,11 @@ Result<driver::OutputValues> on_cpu(const Options& options, const driver::Compil
   how.seed = options.seed;
   auto done = driver::run_cpu(compiled.plan, compiled.kernel, inputs, how);
   if (!done) return tl::unexpected(done.error());
-  fmt::print("  {:<12}interpreted: {} instructions in {} clusters\n", "ran", done->report.steps, done->report.clusters);
+  const int size = compiled.plan.variants[done->variant].source.launch.cluster;
+  fmt::print("  {:<12}in the interpreter: {} instructions in {} {}\n", "ran", done->report.steps, done->report.clusters,
+             size > 1                     ? fmt::format("clusters of {} blocks", size)
+             : done->report.clusters == 1 ? "block"
+                                          : "blocks");
   return std::move(done->outputs);
 }
 

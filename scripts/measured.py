@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Writes what bench/results/h200.json holds into the documents: tables between their markers, and a plot.
+
+    python3 -m venv .venv && .venv/bin/pip install -r scripts/requirements-plots.txt
+    .venv/bin/python scripts/measured.py            # tables and docs/images/h200.svg
+    scripts/measured.py --tables                    # tables only; needs no package
+    scripts/measured.py --check                     # fails when a table does not hold what the file holds
+
+Numbers in the documents come from that file alone.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import shlex
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results" / "h200.json"
+DOCUMENTS = ("README.md", "docs/performance.md")
+PLOT = ROOT / "docs" / "images" / "h200.svg"
+MARKED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.S)
+
+
+def described(row):
+    """(kernel, sizes) of a row, out of the command that was timed."""
+    words = shlex.split(row["command"])
+    kernel = pathlib.Path(next(w for w in words if w.endswith(".stask"))).stem
+    given = [words[i + 1] for i, w in enumerate(words) if w in ("--dim", "--size")]
+    options = [words[i + 1] for i, w in enumerate(words) if w == "--option"]
+    sizes = " ".join(text.replace("=", "") for text in given)
+    flags = [text.split("=")[0] if text.endswith("=true") else f"not {text.split('=')[0]}" if text.endswith("=false")
+             else text for text in options]
+    return kernel, ", ".join([sizes, *flags])
+
+
+def rate(ms, tflops):
+    return f"{ms * 1000:.0f} us" + (f", {tflops:.0f} TFLOP/s" if tflops else "")
+
+
+def table(results):
+    lines = [f"Measured on an {results['card']} ({results['clock']}), {results['date']}, beside PyTorch "
+             f"{results['torch']}; `{results['command']}`:", "",
+             "| kernel | sizes | PipeThreader | peer | speed |", "|---|---|---|---|---|"]
+    for row in results["rows"]:
+        kernel, sizes = described(row)
+        ours = rate(row["ms"], row.get("tflops"))
+        theirs = f"{rate(row['peer_ms'], row.get('peer_tflops'))} ({row['peer'].split(' (')[0]})" if row.get("peer_ms") else "none"
+        speed = f"{row['ratio']:.2f} x" if row.get("ratio") else ""
+        lines.append(f"| {kernel} | {sizes} | {ours} | {theirs} | {speed} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_table(text, results):
+    return MARKED.sub(lambda found: found[1] + table(results) + found[2], text)
+
+
+def plot(results):
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "pipethreader", "font.size": 9,
+                                "font.family": "sans-serif"})
+    from matplotlib import pyplot
+
+    rows = [row for row in results["rows"] if row.get("tflops") and row.get("peer_tflops")]
+    figure, axes = pyplot.subplots(figsize=(8, 0.5 * len(rows) + 1.1), layout="constrained")
+    places = range(len(rows))
+    for offset, key, name, colour in ((-0.2, "tflops", "PipeThreader", "#2a6f97"),
+                                      (0.2, "peer_tflops", "peer", "#b8b8b8")):
+        values = [row[key] for row in rows]
+        bars = axes.barh([p + offset for p in places], values, 0.38, label=name, color=colour)
+        labels = [f"{v:.0f}" if key == "tflops" else f"{v:.0f} {row['peer'].split(' (')[0]}"
+                  for v, row in zip(values, rows)]
+        axes.bar_label(bars, labels, padding=3, fontsize=8)
+    axes.set_yticks(places, ["\n".join(described(row)) for row in rows], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel(f"TFLOP/s on an {results['card']}, {results['date']}")
+    axes.margins(x=0.22)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper right", ncols=2, frameon=False)
+    PLOT.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(PLOT, metadata={"Date": None, "Creator": None})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", action="store_true", help="write the tables, draw nothing")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a table is not up to date")
+    given = parser.parse_args()
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    stale = []
+    for name in DOCUMENTS:
+        document = ROOT / name
+        text = document.read_text(encoding="utf-8")
+        if not MARKED.search(text):
+            print(f"{name}: error: the markers of the measured table are missing", file=sys.stderr)
+            return 1
+        if with_table(text, results) == text:
+            continue
+        stale.append(name)
+        if not given.check:
+            document.write_text(with_table(text, results), encoding="utf-8")
+    if given.check and stale:
+        for name in stale:
+            print(f"{name}: error: its table is not that of {RESULTS.relative_to(ROOT)}", file=sys.stderr)
+        print("  hint: run scripts/measured.py", file=sys.stderr)
+        return 1
+    if not given.check and not given.tables:
+        plot(results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
