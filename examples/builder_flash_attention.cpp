@@ -23,7 +23,7 @@ pipethreader::Result<pipethreader::Kernel> attention() {
   const Axis b = k.parallel("b", B), h = k.parallel("h", H), i = k.parallel("i", S), d = k.inner("d", D);
   const Axis j = k.axis("j", T), r = k.axis("k", D);
   const Value m = k.value("m"), l = k.value("l"), o = k.value("o"), s = k.value("s"), x = k.value("x"),
-              n = k.value("n"), p = k.value("p"), a = k.value("a");
+              n = k.value("n"), e = k.value("e"), a = k.value("a");
   k.carry(m(i), -std::numeric_limits<double>::infinity());
   k.carry(l(i), 0);
   k.carry(o(i, d), 0);
@@ -31,11 +31,11 @@ pipethreader::Result<pipethreader::Kernel> attention() {
     s(i, j) = sum(r, Q(b, h, i, r) * K(b, h / (H / G), j, r));
     x(i) = max(m(i), reduce_max(j, s(i, j) * scale));
     n(i) = select(x(i) - m(i) > 8, x(i), m(i));
-    p(i, j) = convert(ScalarType::f16, exp2(s(i, j) * scale - n(i)));
+    e(i, j) = exp2(s(i, j) * scale - n(i));
     a(i) = exp2(m(i) - n(i));
-    l(i) = l(i) * a(i) + sum(j, p(i, j));
+    l(i) = l(i) * a(i) + sum(j, e(i, j));
     o(i, d) = (o(i, d) * a(i)).when(a(i) != 1);
-    o(i, d) += sum(j, p(i, j) * V(b, h / (H / G), j, d));
+    o(i, d) += sum(j, convert(ScalarType::f16, e(i, j)) * V(b, h / (H / G), j, d));
     m(i) = n(i);
   });
   O(b, h, i, d) = convert(ScalarType::f16, select(l(i) == 0, 0, o(i, d) / l(i)));

@@ -99,6 +99,40 @@ void take(Variant& variant, const runtime::CompiledKernel& compiled) {
   variant.fault = fault_of(compiled.report);
 }
 
+bool gave_up(const Error& error) { return error.format().find("not proved within") != std::string::npos; }
+
+// Proofs that end at their budget take seconds each. After a few of them only the small candidates at the end of the
+// list are tried, and those only as long as nothing is built.
+class Patience {
+ public:
+  explicit Patience(std::size_t candidates) : small_(candidates - std::min(candidates, small_candidates)) {}
+  [[nodiscard]] bool passes_over(std::size_t candidate, bool have_one) const {
+    return unproved_ >= most_unproved && (have_one || candidate < small_);
+  }
+  void note(const Error& error) { unproved_ += gave_up(error) ? 1 : 0; }
+
+ private:
+  static constexpr int most_unproved = 10;
+  static constexpr std::size_t small_candidates = 4;
+  std::size_t small_;  // where they begin
+  int unproved_ = 0;
+};
+
+// Why no candidate could be built: the first one's error, or what to do when the proofs took too long.
+Error none_built(const kernel::Kernel& kernel, const Error& first) {
+  if (!gave_up(first)) return first;
+  std::vector<std::string> dynamic;
+  for (const kernel::Dim& dim : kernel.dims) {
+    if (!dim.size) dynamic.push_back(dim.name);
+  }
+  return Error(Diagnostic{kernel.file,
+                          {},
+                          fmt::format("no schedule of '{}' could be proved within the budget of a proof", kernel.name),
+                          dynamic.empty()
+                              ? "write it with fewer nested loops, or a product of 16-bit operands"
+                              : fmt::format("fix dims with --dim; dynamic are {}", fmt::join(dynamic, ", "))});
+}
+
 class Compilation {
  public:
   Compilation(const CompileRequest& request, const Environment& environment, const Progress& progress)
@@ -178,13 +212,16 @@ class Compilation {
     std::optional<Error> first;
     std::vector<Built> generic;
     const auto wanted = static_cast<std::size_t>(std::max(1, request_.candidates));
+    Patience patience(candidates.size());
     for (; next < candidates.size(); ++next) {
       if (built_.size() >= wanted || generic.size() >= 2 * wanted + 4) break;
+      if (patience.passes_over(next, !built_.empty() || !generic.empty())) continue;
       const Candidate& candidate = candidates[next];
       say(fmt::format("candidate {}: {}", built_.size() + 1, describe(candidate.choices)));
       std::vector<StageTime> times;
       auto built = build(result_.kernel, request_.device, candidate, &times);
       if (!built) {
+        patience.note(built.error());
         rejected_.push_back({candidate.choices, candidate.predicted_us, candidate.bound, built.error().format()});
         if (!first) first = built.error();
         continue;
@@ -196,7 +233,7 @@ class Compilation {
     for (Built& built : generic) {
       if (built_.size() < wanted) built_.push_back(std::move(built));
     }
-    if (built_.empty()) return tl::unexpected(*first);
+    if (built_.empty()) return tl::unexpected(none_built(result_.kernel, *first));
     return {};
   }
 
@@ -389,19 +426,23 @@ Result<Staged> compile_stages(const CompileRequest& request, const std::optional
                             : choices_for(*kernel, request.device, request.forced);
   if (!candidates) return tl::unexpected(candidates.error());
   std::optional<Error> first;
-  for (const Candidate& candidate : *candidates) {
+  Patience patience(candidates->size());
+  for (std::size_t i = 0; i < candidates->size(); ++i) {
+    if (patience.passes_over(i, false)) continue;
+    const Candidate& candidate = (*candidates)[i];
     std::vector<StageTime> times;
     auto lowered = lower_kernel(*kernel, request.device, candidate.choices, &times);
     if (lowered) {
       auto printed = prove_and_print(lowered->program, &times);
       if (printed)
         return Staged{std::move(*kernel), candidate, std::move(*lowered), std::move(*printed), std::move(times)};
+      patience.note(printed.error());
       if (!first) first = printed.error();
     } else if (!first) {
       first = lowered.error();
     }
   }
-  return tl::unexpected(*first);
+  return tl::unexpected(none_built(*kernel, *first));
 }
 
 }  // namespace pipethreader::driver

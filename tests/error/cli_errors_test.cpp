@@ -212,6 +212,25 @@ TEST_F(CliErrors, ForcedTilesThatFitNoLayoutAreRoundedUpOrRefused) {
   expect_error({"compile", matmul_, "--force", "row=1024", "--force", "column=1024"}, "bytes have to go");
 }
 
+TEST_F(CliErrors, AKernelThatCannotBeProvedInTimeSaysWhatToDo) {
+  // Products of f32 run index by index: with every size dynamic, too many ways through the loops.
+  const std::string file = program_.file(
+      "wide.stask",
+      "kernel f(A: f32[B,L,L], X: f16[B,C*L,H,P], S: f16[B,C,H,P,N], M: f16[B,C*L,N]) -> (Y: f16[B,C*L,H,P]) {\n"
+      "  parallel b: B, c: C, h: H, l: L, p: P;\n  carry y[l,p] = sum[n: N] M[b,c*L+l,n] * S[b,c,h,p,n];\n"
+      "  for k: L where k <= l {\n    w[l,k] = A[b,l,k];\n    y[l,p] += sum[k] w[l,k] * X[b,c*L+k,h,p];\n  }\n"
+      "  Y[b,c*L+l,h,p] = f16(y[l,p]);\n}\n");
+  std::vector<std::string> command = {"dump", file, "--stage", "program"};
+  for (const char* choice : {"row=64", "column=32", "stream=16", "lanes=1", "overlap=serial", "depth=1", "turns=off",
+                             "staged=off", "order=single", "raster=1", "cluster=1", "element=64", "bulk=on"}) {
+    command.emplace_back("--force");
+    command.emplace_back(choice);
+  }
+  expect_error(command,
+               "wide.stask: error: no schedule of 'f' could be proved within the budget of a proof\n"
+               "  hint: fix dims with --dim; dynamic are B, L, C, H, P, N");
+}
+
 TEST_F(CliErrors, AKernelWhoseResultDependsOnItsTilesIsToldSo) {
   // Each tile adds the product of the tile before it, so that the last one is left out: no two cuts agree.
   const std::string file = program_.file("cut.stask",

@@ -51,7 +51,7 @@ TEST(Builder, FlashAttention) {
   const Axis n_ = b.parallel("b", B), h = b.parallel("h", H), i = b.parallel("i", S), d = b.inner("d", D);
   const Axis j = b.axis("j", T), c = b.axis("k", D);
   const Value m = b.value("m"), l = b.value("l"), o = b.value("o"), s = b.value("s"), x = b.value("x"),
-              n = b.value("n"), p = b.value("p"), a = b.value("a");
+              n = b.value("n"), e = b.value("e"), a = b.value("a");
   b.carry(m(i), -kInf);
   b.carry(l(i), 0);
   b.carry(o(i, d), 0);
@@ -59,11 +59,11 @@ TEST(Builder, FlashAttention) {
     s(i, j) = sum(c, Q(n_, h, i, c) * K(n_, h / (H / G), j, c));
     x(i) = max(m(i), reduce_max(j, s(i, j) * scale));
     n(i) = select(x(i) - m(i) > 8, x(i), m(i));
-    p(i, j) = convert(f16, exp2(s(i, j) * scale - n(i)));
+    e(i, j) = exp2(s(i, j) * scale - n(i));
     a(i) = exp2(m(i) - n(i));
-    l(i) = l(i) * a(i) + sum(j, p(i, j));
+    l(i) = l(i) * a(i) + sum(j, e(i, j));
     o(i, d) = (o(i, d) * a(i)).when(a(i) != 1);
-    o(i, d) += sum(j, p(i, j) * V(n_, h / (H / G), j, d));
+    o(i, d) += sum(j, convert(f16, e(i, j)) * V(n_, h / (H / G), j, d));
     m(i) = n(i);
   });
   O(n_, h, i, d) = convert(f16, select(l(i) == 0, 0, o(i, d) / l(i)));
