@@ -24,7 +24,8 @@ driver::Choices random_choices(std::uint64_t seed) {
   const auto pick = [&](std::initializer_list<int> from) { return *(from.begin() + random() % from.size()); };
   driver::Choices choices;
   choices.partition.lanes = pick({1, 2, 2, 3});
-  choices.partition.row = 64 * choices.partition.lanes * pick({1, 1, 2});
+  // A copy takes at most 256 rows.
+  choices.partition.row = 64 * choices.partition.lanes * (choices.partition.lanes == 3 ? 1 : pick({1, 1, 2}));
   choices.partition.column = pick({32, 64, 128});
   choices.partition.stream = pick({16, 32, 64, 48});
   choices.partition.order = static_cast<partition::Order>(pick({0, 1, 2}));
@@ -137,20 +138,47 @@ TEST(CompileRandom, AgreesWithTheOracle) {
   ASSERT_TRUE(device) << device.error().format();
   const std::uint64_t first = from_environment("PIPETHREADER_RANDOM_FIRST", 1);
   const std::uint64_t count = from_environment("PIPETHREADER_RANDOM_COUNT", 200 / PIPETHREADER_TEST_DIVISOR);
+  std::map<std::string, std::uint64_t> made_of;
+  std::map<std::string, std::uint64_t> reasons;
   std::uint64_t products = 0;
   std::uint64_t specialised = 0;
   std::uint64_t failures = 0;
+  std::uint64_t sizes = 0;
+  std::uint64_t aligned = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    const Outcome outcome = try_kernel(testing::random_kernel(seed), *device);
+    const testing::RandomKernel random = testing::random_kernel(seed);
+    const Outcome outcome = try_kernel(random, *device);
+    for (const std::string& feature : random.features) ++made_of[feature];
+    if (random.features.contains("ragged") || random.features.contains("dynamic")) ++made_of["ragged or dynamic"];
+    sizes += static_cast<std::uint64_t>(random.all_sizes);
+    aligned += static_cast<std::uint64_t>(random.aligned_sizes);
     products += outcome.product ? 1 : 0;
     specialised += outcome.product && outcome.specialised ? 1 : 0;
+    if (outcome.product && !outcome.specialised) ++reasons[outcome.reason];
     if (from_environment("PIPETHREADER_RANDOM_VERBOSE", 0) != 0) fmt::print("{} {}\n", seed, outcome.reason);
     failures += outcome.failure.empty() ? 0 : 1;
     EXPECT_TRUE(outcome.failure.empty()) << outcome.failure;
     if (failures > 200) break;
   }
-  fmt::print("{} kernels, {} wrong or rejected; {} with products, {} of them specialised\n", count, failures, products,
-             specialised);
+  fmt::print("{} kernels, {} wrong or rejected; {} with products, {} of them specialised; {} of {} sizes aligned\n",
+             count, failures, products, specialised, aligned, sizes);
+  for (const auto& [reason, times] : reasons) fmt::print("  {} generic: {}\n", times, reason);
+  if (count < 100) return;  // shares of a few kernels say nothing
+  EXPECT_GE(100 * specialised, 90 * products);
+  EXPECT_GE(100 * aligned, 75 * sizes);
+  EXPECT_LE(100 * aligned, 90 * sizes);
+  const auto expect_share = [&](const std::string& feature, std::uint64_t percent) {
+    EXPECT_GE(100 * made_of[feature], percent * count) << feature;
+  };
+  expect_share("product", 80);
+  expect_share("chained", 30);
+  expect_share("carried", 30);
+  expect_share("mask", 30);
+  expect_share("ragged or dynamic", 20);
+  expect_share("ragged", 20);
+  expect_share("dynamic", 20);
+  expect_share("window", 12);
+  expect_share("unaligned", 2);
 }
 
 }  // namespace
