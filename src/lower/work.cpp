@@ -96,9 +96,14 @@ Lowerer::Bounds Lowerer::open_loop(const schedule::LoopTree& loop, Block& block)
   const int tile = partition_.extent(axis);
   ExprId first = b_.constant(0);
   ExprId last = b_.ceil_div(extent(axis), tile);
+  // The points that inequalities of the axis alone leave; elements of which some have no point are told apart later.
+  ExprId least = b_.constant(0);
+  ExprId most = b_.sub(extent(axis), 1);
+  bool alone = frame.condition.opaque.empty();
   bool upper = false;
   for (const task::Linear& form : frame.condition.inequalities) {
     const auto found = form.axes.find(axis);
+    alone = alone && found != form.axes.end() && form.axes.size() == 1;
     if (found == form.axes.end()) {
       // Says nothing about the axis: no point at all where it fails everywhere.
       last = b_.select(b_.ge(extreme(form, true, true, axis), b_.constant(0)), last, b_.constant(0));
@@ -107,12 +112,16 @@ Lowerer::Bounds Lowerer::open_loop(const schedule::LoopTree& loop, Block& block)
     const std::int64_t factor = found->second;
     const ExprId rest = extreme(form, true, true, axis);
     if (factor < 0) {  // axis <= rest / -factor
+      most = b_.min(most, b_.div(rest, -factor));
       last = b_.min(last, b_.add(b_.div(b_.div(rest, -factor), tile), 1));
       upper = true;
     } else {  // axis >= -rest / factor, rounded up
+      least = b_.max(least, b_.div(b_.add(b_.neg(rest), factor - 1), factor));
       first = b_.max(first, b_.div(b_.div(b_.add(b_.neg(rest), factor - 1), factor), tile));
     }
   }
+  // Without a point there is no tile to walk: first and last point would lie in one tile the wrong way round.
+  if (alone && !b_.is(least, 0)) last = b_.select(b_.le(least, most), last, first);
   Bounds bounds;
   bounds.trips = variable(name + "_trips");
   bounds.first = variable(name + "_first");
