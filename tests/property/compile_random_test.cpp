@@ -49,6 +49,7 @@ struct Outcome {
   std::string failure;  // empty: right
   bool product = false;
   bool specialised = false;
+  bool too_large = false;  // the first choice for the proof's budget
   std::string reason;
 };
 
@@ -110,6 +111,7 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
   auto printed = driver::prove_and_print(lowered->program);
   if (!printed && printed.error().format().find("not proved within") != std::string::npos) {
     // Too large for the proof's budget: like the compiler, the next candidate.
+    outcome.too_large = true;
     lowered = driver::lower_kernel(*fixed, device, plain_choices());
     if (!lowered) return failed("lower again", lowered.error().format());
     printed = driver::prove_and_print(lowered->program);
@@ -155,7 +157,7 @@ TEST(CompileRandom, AgreesWithTheOracle) {
     products += outcome.product ? 1 : 0;
     specialised += outcome.product && outcome.specialised ? 1 : 0;
     if (outcome.product && !outcome.specialised) ++reasons[outcome.reason];
-    if (from_environment("PIPETHREADER_RANDOM_VERBOSE", 0) != 0) fmt::print("{} {}\n", seed, outcome.reason);
+    if (from_environment("PIPETHREADER_RANDOM_VERBOSE", 0) != 0) fmt::print("{}{} {}\n", seed, outcome.too_large ? " too large for the first proof" : "", outcome.reason);
     failures += outcome.failure.empty() ? 0 : 1;
     EXPECT_TRUE(outcome.failure.empty()) << outcome.failure;
     if (failures > 200) break;
