@@ -73,6 +73,9 @@ class BitTable {
       for (std::size_t k = 0; k < width_; ++k) words_[set + k] &= ~members.words_[k];
     }
   }
+  void keep_common(int set, Bits& members) const {
+    for (std::size_t k = 0; k < width_; ++k) members.words_[k] &= words_[first(set) + k];
+  }
   // The first of `members` that is in `among` and not in the set; -1: none.
   [[nodiscard]] int first_missing(int set, const Bits& members, const Bits& among) const {
     for (std::size_t k = 0; k < width_; ++k) {

@@ -49,7 +49,7 @@ struct Step {
   bool plain = false;
   bool inside_plain = false;  // in the body of such a loop, or its head
   int join = -1;              // branch, loop_enter: where all ways meet
-  int loop = -1;                     // loop_enter: index into Code::loops
+  int loop = -1;              // loop_enter: index into Code::loops
   const program::Instr* instr = nullptr;
   std::string place;  // "consumer.0.3.1: mma_wait 1"
 

@@ -103,7 +103,30 @@ bool is_past(const Model& model, const State& state, int lane, const Symbol& sym
 
 namespace {
 void extrapolate(const Model& model, State& state);
+
+// An event that everyone who may ask knows matters no more until it happens again: all answers are yes. That a phase is
+// over behind all waits of the one before is asked of the arrivals so far, which must know it too.
+void forget_known(const Model& model, State& state) {
+  for (const Askers& askers : model.askers) {
+    Bits known = askers.events;
+    known &= state.active;
+    for (const int lane : askers.lanes) state.sets.keep_common(model.known(lane), known);
+    if (known.empty()) continue;
+    for (std::size_t s = 0; s < model.ring_slots.size(); ++s) {
+      const RingSlot& slot = model.ring_slots[s];
+      const auto unless_arrived = [&](const PhaseState& phase, const Bits& waits, int gathering) {
+        if (phase.arrivals == 0 && !phase.announced) return;
+        waits.for_each([&](int event) {
+          if (!state.sets.has(gathering, event)) known.reset(event);
+        });
+      };
+      unless_arrived(state.slots[s].full, slot.all_full_waits, slot.full_gathering);
+      unless_arrived(state.slots[s].empty, slot.all_empty_waits, slot.empty_gathering);
+    }
+    state.active.remove(known);
+  }
 }
+}  // namespace
 
 void tidy(const Model& model, State& state) {
   const std::int64_t first = state.first_item();
@@ -127,6 +150,7 @@ void tidy(const Model& model, State& state) {
   }
   state.symbols = std::move(kept);
   extrapolate(model, state);
+  forget_known(model, state);
 }
 
 namespace {

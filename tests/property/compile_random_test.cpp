@@ -145,6 +145,7 @@ TEST(CompileRandom, AgreesWithTheOracle) {
   std::uint64_t products = 0;
   std::uint64_t specialised = 0;
   std::uint64_t failures = 0;
+  std::uint64_t too_large = 0;
   std::uint64_t sizes = 0;
   std::uint64_t aligned = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
@@ -157,7 +158,9 @@ TEST(CompileRandom, AgreesWithTheOracle) {
     products += outcome.product ? 1 : 0;
     specialised += outcome.product && outcome.specialised ? 1 : 0;
     if (outcome.product && !outcome.specialised) ++reasons[outcome.reason];
-    if (from_environment("PIPETHREADER_RANDOM_VERBOSE", 0) != 0) fmt::print("{}{} {}\n", seed, outcome.too_large ? " too large for the first proof" : "", outcome.reason);
+    if (from_environment("PIPETHREADER_RANDOM_VERBOSE", 0) != 0)
+      fmt::print("{}{} {}\n", seed, outcome.too_large ? " too large for the first proof" : "", outcome.reason);
+    too_large += outcome.too_large ? 1 : 0;
     failures += outcome.failure.empty() ? 0 : 1;
     EXPECT_TRUE(outcome.failure.empty()) << outcome.failure;
     if (failures > 200) break;
@@ -166,6 +169,7 @@ TEST(CompileRandom, AgreesWithTheOracle) {
              count, failures, products, specialised, aligned, sizes);
   for (const auto& [reason, times] : reasons) fmt::print("  {} generic: {}\n", times, reason);
   if (count < 100) return;  // shares of a few kernels say nothing
+  EXPECT_LE(200 * too_large, count) << "proofs of first choices that went over their budget";
   EXPECT_GE(100 * specialised, 90 * products);
   EXPECT_GE(100 * aligned, 75 * sizes);
   EXPECT_LE(100 * aligned, 90 * sizes);
