@@ -6,9 +6,13 @@
 #include <map>
 #include <random>
 
+#include "device/device.h"
 #include "driver/pipeline.h"
 #include "interpret/interpret.h"
+#include "kernel/kernel.h"
 #include "oracle/oracle.h"
+#include "program/program.h"
+#include "support/compiled/compiled_programs.h"
 #include "support/random_kernel.h"
 
 namespace pipethreader {
@@ -53,25 +57,6 @@ struct Outcome {
   std::string reason;
 };
 
-interpret::Arguments arguments_for(const program::Program& program, const kernel::Kernel& kernel,
-                                   const oracle::Inputs& inputs) {
-  interpret::Arguments arguments;
-  for (const program::Param& param : program.params) {
-    double value = 0;
-    for (std::size_t i = 0; i < kernel.dims.size(); ++i) {
-      if (kernel.dims[i].name == param.name) value = static_cast<double>(inputs.sizes[i]);
-    }
-    for (std::size_t i = 0; i < kernel.scalars.size(); ++i) {
-      if (kernel.scalars[i].name == param.name) value = inputs.scalars[i];
-    }
-    arguments.params.push_back(value);
-  }
-  for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
-    arguments.tensors.push_back(kernel.tensors[t].output ? std::vector<double>{} : inputs.tensors[t].values);
-  }
-  return arguments;
-}
-
 Outcome try_kernel(const testing::RandomKernel& random, const device::Device& device) {
   Outcome outcome;
   outcome.product = random.features.contains("product");
@@ -98,7 +83,7 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
   if (!lowered) return failed("lower", lowered.error().format());
   auto inputs = oracle::random_inputs(*checked, sizes, random.seed, random.ranges);
   if (!inputs) return failed("inputs", inputs.error().format());
-  const std::vector<double> params = arguments_for(lowered->program, *checked, *inputs).params;
+  const std::vector<double> params = test::arguments_for(lowered->program, *checked, *inputs).params;
   for (const program::ExprId requirement : lowered->program.requirements) {
     if (program::evaluate(lowered->program, requirement, params) != 0) continue;
     choices.bulk = false;  // what a plan keeps for such sizes
@@ -117,7 +102,7 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
     printed = driver::prove_and_print(lowered->program);
   }
   if (!printed) return failed("prove", printed.error().format() + "\n" + program::print(lowered->program));
-  interpret::Arguments arguments = arguments_for(lowered->program, *checked, *inputs);
+  interpret::Arguments arguments = test::arguments_for(lowered->program, *checked, *inputs);
   interpret::RunOptions options;
   options.seed = random.seed;
   options.interleaving = random.seed % 2 == 0 ? interpret::Interleaving::adversarial : interpret::Interleaving::random;
@@ -125,13 +110,8 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
   if (!ran) return failed("interpret", ran.error().format() + "\n" + program::print(lowered->program));
   auto expected = oracle::evaluate(*checked, *inputs, oracle::Partition::fixed(16));
   if (!expected) return failed("oracle", expected.error().format());
-  std::vector<std::vector<double>> actual;
-  for (std::size_t t = 0; t < checked->tensors.size(); ++t) {
-    if (checked->tensors[t].output) actual.push_back(arguments.tensors[t]);
-  }
-  const auto report = oracle::compare(*expected, actual);
-  if (!report) return failed("compare", report.error().format());
-  if (!report->ok()) return failed("compare", report->format() + "\n" + program::print(lowered->program));
+  const std::string different = test::difference(*checked, *expected, arguments);
+  if (!different.empty()) return failed("compare", different + "\n" + program::print(lowered->program));
   return outcome;
 }
 
