@@ -32,7 +32,7 @@ class Compiler {
       collect_uses(code_.steps[i].question, static_cast<int>(i));
       collect_uses(code_.steps[i].start, static_cast<int>(i));
     }
-    find_readers();
+    find_live();
     return {};
   }
 
@@ -133,19 +133,36 @@ class Compiler {
     if (atom.kind == Atom::Kind::opaque) code_.uses.push_back({atom.pattern, step, atom.holes});
   }
 
-  void find_readers() {
-    code_.readers.resize(program_.fragments.size());
-    for (std::size_t i = 0; i < code_.steps.size(); ++i) {
-      const Step& step = code_.steps[i];
-      std::vector<int> read = step.reads;
-      const auto* product = step.instr == nullptr ? nullptr : std::get_if<Mma>(&step.instr->op);
-      if (product != nullptr) {
-        read.push_back(product->accumulator.index);
-        for (const Operand* operand : {&product->a, &product->b}) {
-          if (operand->in_registers) read.push_back(operand->fragment.index);
+  // What a step reads of fragments, products included; whether they overwrite their accumulator is left open.
+  [[nodiscard]] std::vector<int> read_by(const Step& step) const {
+    std::vector<int> read = step.reads;
+    const auto* product = step.instr == nullptr ? nullptr : std::get_if<Mma>(&step.instr->op);
+    if (product == nullptr) return read;
+    read.push_back(product->accumulator.index);
+    for (const Operand* operand : {&product->a, &product->b}) {
+      if (operand->in_registers) read.push_back(operand->fragment.index);
+    }
+    return read;
+  }
+
+  void find_live() {
+    code_.live.assign(code_.steps.size(), Bits(static_cast<int>(program_.fragments.size())));
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int i = here() - 1; i >= 0; --i) {
+        const Step& step = code_.steps[at(i)];
+        Bits live(static_cast<int>(program_.fragments.size()));
+        const bool leaves = step.what == Do::jump || step.what == Do::work_next || step.what == Do::loop_next;
+        if (step.what != Do::end && !leaves) live |= code_.live[at(i) + 1];
+        if (step.target >= 0) live |= code_.live[at(step.target)];
+        if (!step.conditional) {
+          for (const int fragment : step.writes) live.reset(fragment);
         }
+        for (const int fragment : read_by(step)) live.set(fragment);
+        if (live == code_.live[at(i)]) continue;
+        code_.live[at(i)] = std::move(live);
+        changed = true;
       }
-      for (const int fragment : read) code_.readers[at(fragment)].push_back(static_cast<int>(i));
     }
   }
 

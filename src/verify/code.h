@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "program/program.h"
+#include "verify/bits.h"
 #include "verify/terms.h"
 
 namespace pipethreader::verify {
@@ -86,7 +87,7 @@ struct Code {
   std::vector<Step> steps;
   std::vector<PatternUse> uses;
   std::vector<LoopRange> loops;
-  std::vector<std::vector<int>> readers;  // by FragmentId: the steps that read it, products too
+  std::vector<Bits> live;  // by step: fragments that may be read from there on before they are written
 };
 
 // The loop of this depth around a step; -1: none.

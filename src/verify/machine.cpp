@@ -173,10 +173,8 @@ bool Machine::all_ways_alike(int index, const Step& now) {
   bool alike = now.what == Do::branch ? pass_branch(index, from, touched) : pass(index, from, now.join, touched);
   fault_.reset();
   touched.remove(self.defined);
-  touched.for_each([&](int fragment) {
-    const std::vector<int>& readers = model_.code(index).readers[at(fragment)];
-    alike = alike && std::all_of(readers.begin(), readers.end(), [&](int s) { return s >= from && s < now.join; });
-  });
+  touched &= model_.code(index).live[at(now.join)];
+  alike = alike && touched.empty();
   if (!alike) self.defined = before;
   return alike;
 }
@@ -362,7 +360,9 @@ std::string Machine::waits_for(int index) const {
     return text.empty() ? std::string("nobody") : text;
   };
   if (self.mode == LaneMode::meeting) {
-    return fmt::format("{} participants, arrived: {}", model_.meetings[at(self.meeting)].participants,
+    const auto* sync = std::get_if<BarrierSync>(&step(index).instr->op);
+    return fmt::format("the {} participants of {} (arrived: {})", model_.meetings[at(self.meeting)].participants,
+                       sync == nullptr ? "the cluster" : "barrier " + model_.program[sync->barrier].name,
                        lanes_of(state_.arrived[at(self.meeting)]));
   }
   const auto ring = [&](RingId id, int lag, bool full) {
