@@ -15,11 +15,15 @@ struct Places {
   std::vector<std::int64_t> index;
 };
 
-Places evaluate_access(Launch& launch, const Uniforms& uniforms, const program::Access& access, std::vector<int> shape,
-                       std::vector<const float*> fragments) {
+const Code& code_of(Launch& launch, const program::Access& access, std::vector<int> shape) {
   std::vector<ExprId> roots = access.indices;
   if (access.guard) roots.push_back(*access.guard);
-  const Code& code = launch.code.compile(roots, std::move(shape));
+  return launch.code.compile(roots, std::move(shape));
+}
+
+Places evaluate_access(Launch& launch, const Uniforms& uniforms, const program::Access& access, std::vector<int> shape,
+                       std::vector<const float*> fragments) {
+  const Code& code = code_of(launch, access, std::move(shape));
   const std::vector<std::int64_t>& extents = launch.shapes[at(access.tensor)];
   Evaluation evaluation(code, uniforms, std::move(fragments));
   Places places{std::vector<std::int64_t>(code.elements, -1)};
@@ -128,8 +132,9 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const LoadGlobal& op) {
 Step Cluster::execute(Actor& actor, const Instr& instr, const StoreGlobal& op) {
   const Fragment& fragment = program_[op.source];
   const Tile& tile = fragment_to_read(actor, op.source);
+  std::vector<const float*> guards = fragments_to_read(actor, code_of(launch_, op.target, fragment.layout.shape));
   if (!launch_.numbers() || faults_.any()) return Step::advanced;
-  const Places places = evaluate_access(launch_, uniforms(actor), op.target, fragment.layout.shape, {});
+  const Places places = evaluate_access(launch_, uniforms(actor), op.target, fragment.layout.shape, std::move(guards));
   for (std::size_t e = 0; e < tile.words.size() && !faults_.any(); ++e)
     if (places.index[e] >= 0)
       global_.write(op.target.tensor, places.index[e], from_word(fragment.type, tile.words[e]), index_,

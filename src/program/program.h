@@ -229,7 +229,8 @@ struct LoadGlobal {  // tensor's type must be the fragment's
   FragmentId target;
   Access source;
 };
-struct StoreGlobal {  // each element is written once, also when replicated
+struct StoreGlobal {  // each element is written once, also when replicated; the guard may read fragments like a Map's
+                      // value
   FragmentId source;
   Access target;
 };

@@ -132,7 +132,8 @@ void Checker::access(const Access& access, std::size_t rank, ScalarType type, bo
   check(access.indices.size() == t.shape.size(), Rule::access_rank, "tensor {} has {} dims, found {} indices", t.name,
         t.shape.size(), access.indices.size());
   for (const ExprId e : access.indices) index(e, rank, "an index");
-  if (access.guard) boolean(*access.guard, "the guard"), on_coordinates(*access.guard, rank, "the guard");
+  if (access.guard) boolean(*access.guard, "the guard");
+  if (access.guard && !store) on_coordinates(*access.guard, rank, "the guard");
   check(t.type == type, Rule::access_type, "tensor {} is {}, the other side {}", t.name, name(t.type), name(type));
   if (store) check(t.output, Rule::store_output, "tensor {} is an input", t.name);
 }
@@ -226,6 +227,7 @@ void Checker::op(const StoreGlobal& x, Scope& scope) {
   computing(scope);
   owned(x.source, scope);
   access(x.target, p_[x.source].layout.shape.size(), p_[x.source].type, true);
+  if (x.target.guard) value(*x.target.guard, p_[x.source].layout);
 }
 
 void Checker::op(const LoadShared& x, Scope& scope) { shared_access(x.source, x.target, x.row, x.col, scope); }

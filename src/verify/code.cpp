@@ -410,7 +410,9 @@ class Compiler {
     return {};
   }
   Result<void> compile(const Instr& instr, const StoreGlobal& op) {
-    add(Do::execute, instr).reads = {op.source.index};
+    Step& step = add(Do::execute, instr);
+    step.reads = {op.source.index};
+    if (op.target.guard) fragments_of(*op.target.guard, step.reads);
     return {};
   }
   Result<void> compile(const Instr& instr, const LoadShared& op) {

@@ -52,20 +52,25 @@ std::size_t output_of(const program::Program& program) {
   throw std::runtime_error("no output");
 }
 
-// All programs in one library, built once: most of the time of building goes into what they share.
+// All programs in one library, built once: most of the time of building goes into what they share. A test that runs
+// alone builds its own program only.
 class OnCpu : public ::testing::TestWithParam<std::string> {
  protected:
-  static void SetUpTestSuite() {
-    if (library() || !test::has_compiler()) return;
+  static void build(const std::string& wanted) {
+    const bool alone = ::testing::UnitTest::GetInstance()->test_to_run_count() == 1;
     std::vector<std::string> sources;
-    for (const std::string& name : test::example_programs()) sources.push_back(add(name, test::example_program(name)));
-    for (const test::InstructionProgram& instruction : test::instruction_programs())
-      sources.push_back(add(instruction.name, parsed(instruction)));
+    for (const std::string& name : test::example_programs()) {
+      if (!alone || name == wanted) sources.push_back(add(name, test::example_program(name)));
+    }
+    for (const test::InstructionProgram& instruction : test::instruction_programs()) {
+      if (!alone || instruction.name == wanted) sources.push_back(add(instruction.name, parsed(instruction)));
+    }
     library() = std::make_unique<CpuLibrary>(sources);
   }
 
   void SetUp() override {
-    if (!library()) GTEST_SKIP() << "no g++ to build the emitted source with";
+    if (!test::has_compiler()) GTEST_SKIP() << "no g++ to build the emitted source with";
+    if (!library()) build(GetParam());
     ASSERT_EQ(library()->error(), "");
   }
 

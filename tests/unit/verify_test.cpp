@@ -308,23 +308,5 @@ BODY    store_global Y[item * 256 + instance * 64 + c0] where item * 256 + insta
                HasSubstr("reads x, which nobody has written"));
 }
 
-// How often rings went round in earlier work items makes no difference.
-TEST(VerifyStates, DoNotMultiplyWithHistory) {
-  const auto verified = verify(test::example_program("attention"), {.state_budget = 300});
-  EXPECT_TRUE(verified) << verified.error().error.format();
-}
-
-// Both roles go min(A, B - C) times through a loop; A, B and C are compared one by one and in sums.
-TEST(VerifyStates, SumsAgreeWithTheirParts) {
-  std::string text = test::example_text("plain_copies");
-  const std::string trips =
-      "max(min((K + 63) / 64, 2 * ((M + 63) / 64 - item) + 1) - 2 * max((N + 63) / 64 - item, 0), 0)";
-  text = replaced(text, "for k = 0 .. (K + 63) / 64", "for k = 0 .. " + trips);
-  text = replaced(text, "for k = 0 .. (K + 63) / 64",
-                  "if " + trips + " > 0 {\n      map acc = acc[c0, c1]\n    }\n    for k = 0 .. " + trips);
-  const auto verified = verify(parsed(text));
-  EXPECT_TRUE(verified) << verified.error().error.format();
-}
-
 }  // namespace
 }  // namespace pipethreader::verify
