@@ -169,6 +169,20 @@ ExprId Lowerer::predicate(const LoopFrame& frame, const std::vector<AxisId>& dom
   return all;
 }
 
+// `axes` begin with the dims `kept` of a layout, where that has them; each thread holds all of the others.
+layout::Layout Lowerer::with_registers(const layout::Layout& layout, const std::vector<int>& kept,
+                                       const std::vector<AxisId>& axes) const {
+  layout::Layout result = layout::slice(layout, kept);
+  std::vector<layout::Digit> registers;
+  for (std::size_t i = kept.size(); i < axes.size(); ++i) {
+    const int extent = partition_.local(axes[i]);
+    if (extent > 1) registers.push_back({layout::Place::reg, extent, static_cast<int>(i), 1});
+    result.shape.push_back(extent);
+  }
+  result.digits.insert(result.digits.begin(), registers.begin(), registers.end());
+  return result;
+}
+
 // Whether the loop's domain has a point in the tile at an element of `domain`; nothing when every element has one.
 std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vector<AxisId>& domain,
                                          const layout::Layout& layout, Block& block) {
@@ -223,9 +237,12 @@ std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vect
     if (domain_dim(kept, a) < 0) all.push_back(a);
   }
   all.push_back(frame.axis);
-  const layout::Layout full = partition::domain_layout(graph_, partition_, assignment_, all);
+  layout::Layout full = partition::domain_layout(graph_, partition_, assignment_, all);
   std::vector<int> dims;
   for (std::size_t i = 0; i < kept.size(); ++i) dims.push_back(static_cast<int>(i));
+  std::vector<int> map;
+  for (const AxisId a : kept) map.push_back(domain_dim(domain, a));
+  if (!layout::register_map(layout, layout::slice(full, dims), map)) full = with_registers(layout, map, all);
   const program::FragmentId any = temporary("any_point", ScalarType::f32, layout::slice(full, dims));
   program::Reduce count;
   count.target = any;
@@ -236,8 +253,6 @@ std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vect
   count.kept = dims;
   count.scratch = reduce_scratch(any);
   block.push_back({count, "points of the loop's domain in this tile"});
-  std::vector<int> map;
-  for (const AxisId a : kept) map.push_back(domain_dim(domain, a));
   if (!layout::register_map(layout, program_[any].layout, map)) {
     fail("a condition on data in `where` over these axes is not scheduled yet");
     return std::nullopt;

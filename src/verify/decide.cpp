@@ -241,7 +241,7 @@ class Sum {
       }
       if (!narrow(part.x, part.y, quotient(rest, part.coefficient))) return false;
     }
-    return true;
+    return negation_agrees();
   }
 
  private:
@@ -273,6 +273,18 @@ class Sum {
     const Interval apart = plus(opposite->known, times(part.known, -1));
     const Interval together = of(opposite->x, opposite->y);
     opposite->known = {std::max(apart.low, together.low), std::min(apart.high, together.high)};
+  }
+
+  // The same sum with all signs turned is another unknown: which one is asked for depends on the counter beside it.
+  bool negation_agrees() {
+    const Linear negation = times(model_.terms.atom(symbol_.atom).args[0], -1);
+    for (const Symbol& other : state_.symbols) {
+      const Atom& atom = model_.terms.atom(other.atom);
+      const bool is_sum = atom.kind == Atom::Kind::opaque && atom.function == Function::add;
+      if (!is_sum || other.item != symbol_.item || !(atom.args[0] == negation)) continue;
+      if (!narrow(other.value, 0, times(of(symbol_.value, 0), -1))) return false;
+    }
+    return true;
   }
 
   [[nodiscard]] const Symbol* find(int id) const {
