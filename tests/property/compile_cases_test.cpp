@@ -83,22 +83,46 @@ TEST(CompileCases, StoresUnderConditionsOnData) {
   EXPECT_EQ(run.failure, "");
 }
 
-// Trip counts of three sizes, asked for in parts and as a whole by different roles.
+// Trip counts of three sizes, asked for in parts, as sums, and with the signs turned, by different roles.
 TEST(CompileCases, TripsOfSeveralSizesAreProved) {
-  const std::string text = R"(kernel test(A: f16[S,16], K: f16[J,16], V: f16[J,32]) -> (O: f16[S,32]) {
-  parallel i: S;
+  const std::string text = R"(kernel test(A: f16[2,3,S,16], K: f16[2,J,16], V: f16[2,J,32]) -> (O: f16[2,3,S,32]) {
+  parallel b: 2, h: 3, i: S;
   inner d: 32;
   carry o[i,d] = 0;
   for j: J where j <= i && i - j < 8 {
-    s[i,j] = sum[k: 16] A[i,k] * K[j,k];
+    s[i,j] = sum[k: 16] A[b,h,i,k] * K[b,j,k];
     w[i,j] = f16(s[i,j]);
-    o[i,d] += sum[j] w[i,j] * V[j,d];
+    o[i,d] += sum[j] w[i,j] * V[b,j,d];
   }
-  O[i,d] = f16(o[i,d] * 0.125);
+  O[b,h,i,d] = f16(o[i,d] * 0.125);
 })";
-  for (const double size : {8.0, 72.0, 136.0}) {
-    EXPECT_EQ(test::run_kernel(text, {{"S", 200}, {"J", size}}, small(128, 64), true).failure, "") << size;
+  for (const int row : {64, 128}) {
+    for (const double size : {8.0, 72.0, 136.0}) {
+      EXPECT_EQ(test::run_kernel(text, {{"S", 136}, {"J", size}}, small(row, 64), true).failure, "") << size;
+    }
   }
+}
+
+// A condition on data of an axis that makes rows of a product: rows without a point keep -inf, where a second look
+// would give NaN.
+TEST(CompileCases, ConditionsOnDataOfTheRows) {
+  const auto run = test::run_kernel(R"(kernel test(X: f16[3,3,16], W: f16[16,16], Z: f16[3,3,48], Len: i32[3])
+    -> (O: f32[3,3,16], M: f32[3,3], L: f32[3,3]) {
+  parallel b: 3, i: 3;
+  inner d: 16;
+  y[i,d] = sum[k: 16] X[b,i,k] * W[k,d];
+  O[b,i,d] = y[i,d];
+  carry m[i] = -inf, l[i] = 0;
+  for j: 48 where j < Len[b] * 20 {
+    n[i] = max(m[i], max[j] f32(Z[b,i,j]));
+    l[i] = l[i] * exp(m[i] - n[i]) + sum[j] exp(f32(Z[b,i,j]) - n[i]);
+    m[i] = n[i];
+  }
+  M[b,i] = m[i];
+  L[b,i] = l[i];
+})",
+                                    {}, small());
+  EXPECT_EQ(run.failure, "");
 }
 
 // How often rings went round in earlier work items makes no difference to a proof: else this takes more states than its
