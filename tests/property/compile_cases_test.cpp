@@ -103,15 +103,17 @@ TEST(CompileCases, TripsOfSeveralSizesAreProved) {
   }
 }
 
-// A condition on data of an axis that makes rows of a product: rows without a point keep -inf, where a second look
-// would give NaN.
+// A condition on data of an axis that lies elsewhere than in the values it holds back: rows without a point keep -inf,
+// where a second look would give NaN.
 TEST(CompileCases, ConditionsOnDataOfTheRows) {
-  const auto run = test::run_kernel(R"(kernel test(X: f16[3,3,16], W: f16[16,16], Z: f16[3,3,48], Len: i32[3])
-    -> (O: f32[3,3,16], M: f32[3,3], L: f32[3,3]) {
+  const auto run = test::run_kernel(R"(kernel test(X: f16[3,3,16], W: f16[16,32], V: f16[3,16,32], Z: f16[3,3,48],
+    Len: i32[3]) -> (O: f32[3,3,16], M: f32[3,3], L: f32[3,3]) {
   parallel b: 3, i: 3;
-  inner d: 16;
+  inner d: 32, e: 16;
   y[i,d] = sum[k: 16] X[b,i,k] * W[k,d];
-  O[b,i,d] = y[i,d];
+  c[i,d] = f16(y[i,d]);
+  z[i,e] = sum[k: 32] c[i,k] * V[b,e,k];
+  O[b,i,e] = z[i,e];
   carry m[i] = -inf, l[i] = 0;
   for j: 48 where j < Len[b] * 20 {
     n[i] = max(m[i], max[j] f32(Z[b,i,j]));
