@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 3> overlap_names = {"serial", "deferred",
 constexpr std::array<std::string_view, 3> order_names = {"single", "persistent", "dynamic"};
 constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::string_view known_keys =
-    "row, column, stream, element, lanes, overlap, depth, turns, staged, order, raster, cluster, bulk";
+    "row, column, stream, element, lanes, overlap, depth, turns, staged, order, raster, cluster, walk, bulk";
 
 std::optional<int> number(const std::string& text) {
   int value = 0;
@@ -69,6 +69,17 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
     return set(one_of(key, text, order_names), [&](int v) { c.partition.order = static_cast<partition::Order>(v); });
   if (key == "turns") return set(one_of(key, text, switch_names), [&](int v) { c.schedule.turns = v == 1; });
   if (key == "staged") return set(one_of(key, text, switch_names), [&](int v) { c.schedule.staged_stores = v == 1; });
+  if (key == "walk") {
+    if (text == "off") {
+      c.walk = {};
+      return {};
+    }
+    const std::size_t colon = text.find(':');
+    const auto length = colon == std::string::npos ? std::nullopt : number(text.substr(colon + 1));
+    if (!length || *length < 2) return fail("'walk' must be off or AXIS:STEPS, such as h:8; found '{}'", text);
+    c.walk = {text.substr(0, colon), *length};
+    return {};
+  }
   if (key == "bulk") return set(one_of(key, text, switch_names), [&](int v) { c.bulk = v == 1; });
   return fail("there is no choice named '{}'; known are {}", key, known_keys);
 }
@@ -105,7 +116,7 @@ Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised, co
   std::vector<Candidate> others;
   if (const auto ranked = search::rank(specialised, device)) {
     for (const search::Candidate& r : *ranked) {
-      const Candidate candidate{{r.partition, r.schedule, true}, r.predicted_us, r.bound};
+      const Candidate candidate{{r.walk, r.partition, r.schedule, true}, r.predicted_us, r.bound};
       Candidate bent = candidate;
       if (auto done = force(bent.choices, forced); !done) return tl::unexpected(done.error());
       if (bent.choices == candidate.choices) {
@@ -141,6 +152,7 @@ std::string describe(const Choices& c) {
                                  order_names[static_cast<std::size_t>(c.partition.order)]);
   if (c.partition.raster != 1) text += fmt::format(", raster {}", c.partition.raster);
   if (c.partition.cluster != 1) text += fmt::format(", cluster {}", c.partition.cluster);
+  if (!c.walk.axis.empty()) text += fmt::format(", walk {}:{}", c.walk.axis, c.walk.length);
   if (c.schedule.turns) text += ", turns";
   if (c.schedule.staged_stores) text += ", staged stores";
   if (!c.bulk) text += ", plain copies";

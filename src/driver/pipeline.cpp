@@ -29,7 +29,7 @@ auto stage(std::vector<StageTime>* times, const char* name, F&& run) {
 Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::Device& device, const Choices& choices,
                              std::vector<StageTime>* times) {
   // Splits statements into sTasks; long reductions become loops, so that all later stages see one kind of loop.
-  auto graph = stage(times, "task", [&] { return task::build(specialised); });
+  auto graph = stage(times, "task", [&] { return task::build(specialised, choices.walk); });
   if (!graph) return tl::unexpected(graph.error());
   // Fixes every tile; layouts need the extents.
   auto partition = stage(times, "partition", [&] { return partition::propagate(*graph, choices.partition); });

@@ -21,6 +21,7 @@
 namespace pipethreader::driver {
 
 struct Choices {
+  task::Walk walk;
   partition::Choice partition;
   schedule::Choice schedule;
   bool bulk = true;

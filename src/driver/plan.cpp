@@ -45,7 +45,7 @@ Result<std::size_t> variant_for(const Plan& plan, const kernel::Kernel& kernel, 
 
 namespace {
 
-constexpr int format_version = 1;
+constexpr int format_version = 2;
 constexpr std::string_view magic = "pipethreader plan\n";
 
 json choices_to_json(const Choices& c) {
@@ -61,6 +61,8 @@ json choices_to_json(const Choices& c) {
           {"depth", c.schedule.depth},
           {"turns", c.schedule.turns},
           {"staged", c.schedule.staged_stores},
+          {"walk_axis", c.walk.axis},
+          {"walk_length", c.walk.length},
           {"bulk", c.bulk}};
 }
 
@@ -78,6 +80,8 @@ Choices choices_from_json(const json& j) {
   c.schedule.depth = j.at("depth");
   c.schedule.turns = j.at("turns");
   c.schedule.staged_stores = j.at("staged");
+  c.walk.axis = j.at("walk_axis");
+  c.walk.length = j.at("walk_length");
   c.bulk = j.at("bulk");
   return c;
 }

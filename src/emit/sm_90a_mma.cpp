@@ -109,6 +109,28 @@ std::int64_t operand_offset(const Buffer& buffer, bool transposed, int first, in
 
 }  // namespace
 
+// Where K begins inside the tile. Columns move in whole products inside a swizzle span, rows in whole groups.
+bool Sm90a::add_k_origin(const Operand& operand, std::string& address) {
+  const Buffer& buffer = program_[operand.buffer.buffer];
+  const std::string origin = uniform(emission_, *operand.k_origin);
+  if (origin == "0") return true;
+  const int granule = operand.transposed ? kGroupRows : kDepth;
+  const std::int64_t divisor = emission_.facts.divisor(*operand.k_origin);
+  if (divisor % granule != 0) {
+    emission_.problem("operand '{}' of a product starts at K {}, which is not known to be a multiple of {}",
+                      buffer.name, bare(origin), granule);
+    return false;
+  }
+  if (operand.transposed) {
+    address += fmt::format(" + {} * {}", origin, row_bytes(buffer));
+    return true;
+  }
+  const int span = span_elements(buffer);
+  address += fmt::format(" + {} / {} * {}", origin, span, box_bytes(buffer));
+  if (divisor % span != 0) address += fmt::format(" + {} % {} * {}", origin, span, bits(buffer.type) / 8);
+  return true;
+}
+
 // The descriptor of an operand in shared memory, a named constant of the surrounding braces.
 bool Sm90a::write_descriptor(const Operand& operand, const std::string& variable) {
   const Buffer& buffer = program_[operand.buffer.buffer];
@@ -129,6 +151,7 @@ bool Sm90a::write_descriptor(const Operand& operand, const std::string& variable
       address += operand.transposed ? fmt::format(" + {} / {} * {}", origin, span_elements(buffer), box_bytes(buffer))
                                     : fmt::format(" + {} * {}", origin, row_bytes(buffer));
   }
+  if (operand.k_origin && !add_k_origin(operand, address)) return false;
   const std::int64_t leading = operand.transposed ? box_bytes(buffer) / 16 : 1;
   out_.format("const unsigned long long {} = {}({}, {}, {}, {});", variable, emission_.helpers.use("matrix_descriptor"),
               address, leading, kGroupRows * row_bytes(buffer) / 16, swizzle_code(buffer.swizzle));

@@ -161,8 +161,9 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const Mma& op) {
   if (op.b.in_registers) needs(op.b.fragment);
   if (!op.a.in_registers) product.a = slot_of(actor, op.a.buffer);
   if (!op.b.in_registers) product.b = slot_of(actor, op.b.buffer);
-  product.a_origin = op.a.origin ? values.integer(*op.a.origin) : 0;
-  product.b_origin = op.b.origin ? values.integer(*op.b.origin) : 0;
+  const auto value = [&](const std::optional<ExprId>& e) { return e ? values.integer(*e) : 0; };
+  product.a_origin = {value(op.a.origin), value(op.a.k_origin)};
+  product.b_origin = {value(op.b.origin), value(op.b.k_origin)};
   product.issue = issue(actor, instr, tensor_queue(actor), ++actor.products_issued);
   actor.fragments[at(op.accumulator)].written = true;
   actor.products.push_back(std::move(product));
@@ -171,8 +172,10 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const Mma& op) {
 
 // An operand as a dense matrix [outer, k], or [k, outer] when `k_first`.
 std::vector<float> Cluster::gather(Actor& actor, const Product& product, const Operand& operand, const SlotRef& ref,
-                                   int origin, int outer, bool k_first) {
+                                   const Product::Origin& first, int outer, bool k_first) {
   const int k = product.op->k;
+  const auto origin = static_cast<int>(first.outer);
+  const auto k_origin = static_cast<int>(first.k);
   std::vector<float> out(static_cast<std::size_t>(outer) * static_cast<std::size_t>(k));
   const float* words = nullptr;
   int width = 0;
@@ -180,8 +183,8 @@ std::vector<float> Cluster::gather(Actor& actor, const Product& product, const O
     words = actor.fragments[at(operand.fragment)].words.data();
     width = program_[operand.fragment].layout.shape[1];
   } else {
-    const Region region =
-        operand.transposed ? Region{0, k, origin, origin + outer} : Region{origin, origin + outer, 0, k};
+    const Region region = operand.transposed ? Region{k_origin, k_origin + k, origin, origin + outer}
+                                             : Region{origin, origin + outer, k_origin, k_origin + k};
     begin_read(actor.block, ref, region, toucher(product.issue));
     if (!faults_.any()) check_written(actor.block, ref, region);
     if (faults_.any()) return out;
@@ -190,7 +193,9 @@ std::vector<float> Cluster::gather(Actor& actor, const Product& product, const O
   }
   if (!launch_.numbers()) return out;
   const auto from = [&](int o, int i) {
-    return words[static_cast<std::size_t>(operand.transposed ? i * width + origin + o : (origin + o) * width + i)];
+    const int row = operand.transposed ? k_origin + i : origin + o;
+    const int col = operand.transposed ? origin + o : k_origin + i;
+    return words[static_cast<std::size_t>(row * width + col)];
   };
   float* next = out.data();
   if (k_first) {
@@ -229,10 +234,8 @@ void multiply_integers(float* c, const float* a, const float* b, std::size_t m, 
 void Cluster::multiply(Actor& actor, Product& product) {
   const Mma& op = *product.op;
   const std::vector<int>& shape = program_[op.accumulator].layout.shape;
-  const std::vector<float> a =
-      gather(actor, product, op.a, product.a, static_cast<int>(product.a_origin), shape[0], false);
-  const std::vector<float> b =
-      gather(actor, product, op.b, product.b, static_cast<int>(product.b_origin), shape[1], true);
+  const std::vector<float> a = gather(actor, product, op.a, product.a, product.a_origin, shape[0], false);
+  const std::vector<float> b = gather(actor, product, op.b, product.b, product.b_origin, shape[1], true);
   product.done = true;
   faults_.add_place(fmt::format("{} at {}", name_of(tensor_queue(actor)), launch_.place(product.issue.instr)));
   if (faults_.any() || !launch_.numbers()) return;

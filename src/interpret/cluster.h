@@ -48,13 +48,17 @@ struct Issue {
 };
 
 struct Product {  // one Mma
+  struct Origin {
+    std::int64_t outer = 0;
+    std::int64_t k = 0;
+  };
   Issue issue;
   const program::Mma* op = nullptr;
   bool accumulate = true;
   SlotRef a;
   SlotRef b;
-  std::int64_t a_origin = 0;
-  std::int64_t b_origin = 0;
+  Origin a_origin;
+  Origin b_origin;
   std::int64_t group = -1;  // not yet committed
   bool done = false;
 };
@@ -244,7 +248,7 @@ class Cluster {
   Step execute(Actor& actor, const program::Instr& instr, const program::Relayout& op);
   void multiply(Actor& actor, Product& product);
   std::vector<float> gather(Actor& actor, const Product& product, const program::Operand& operand, const SlotRef& ref,
-                            int origin, int outer, bool k_first);
+                            const Product::Origin& first, int outer, bool k_first);
   void touch_scratch(Actor& actor, const program::Instr& instr, program::BufferId scratch, int elements);
   [[nodiscard]] Uniforms uniforms(const Actor& actor) const;
   [[nodiscard]] int cluster_rank(const Actor& actor) const { return static_cast<int>(actor.block); }

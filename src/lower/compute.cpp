@@ -34,10 +34,11 @@ bool Lowerer::reads_ring(const Item& item, std::size_t ring, bool completes) con
   const task::Task& t = graph_[entry.task];
   const auto& values = schedule_.rings[ring].values;
   if (t.kind == task::TaskKind::load) return holds(values, *t.writes);
+  if (t.kind == task::TaskKind::slice) return holds(values, t.reads[0]);
   if (!t.product || entry.part != (completes ? Part::wait : Part::issue)) return false;
   const task::Product p = partition::oriented(graph_, assignment_, entry.task);
-  const bool a = holds(values, p.a) && !assignment_.products.at(entry.task).a_in_registers;
-  return a || holds(values, p.b);
+  const auto read = [&](ValueId v) { return holds(values, assignment_[v].kept.value_or(v)); };
+  return (read(p.a) && !assignment_.products.at(entry.task).a_in_registers) || read(p.b);
 }
 
 // How many groups issued after the awaited one may still run, counted over the entries that execute in this stretch.
@@ -199,6 +200,9 @@ void Lowerer::entry(const Entry& entry, Block& block, int lag, int pending) {
       } else {
         load(t, block);
       }
+      break;
+    case task::TaskKind::slice:
+      slice(t, block);
       break;
     case task::TaskKind::map:
       map(t, block);

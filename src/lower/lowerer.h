@@ -110,6 +110,7 @@ class Lowerer {
   void serial_reduce(const task::Task& task, Block& block);
   void load(const task::Task& task, Block& block);
   void fetch(ValueId value, Block& block, int lag);
+  void slice(const task::Task& task, Block& block);
   void store(const task::Task& task, Block& block);
   bool staged_store(const kernel::Store& node, ValueId value, Block& block);
   void issue(TaskId id, Block& block, int lag);
@@ -119,6 +120,7 @@ class Lowerer {
   program::BarrierId turn();
   program::BufferId reduce_scratch(program::FragmentId target);
   const LoopFrame* frame_of(AxisId axis) const;
+  ExprId kept_origin(AxisId whole, AxisId loop);
   program::Operand shared_operand(ValueId value, AxisId free_axis, AxisId k, int lag);
   ExprId shared_row(ValueId value, const std::vector<AxisId>& domain, bool whole);
   ExprId shared_col(ValueId value, const std::vector<AxisId>& domain);

@@ -311,6 +311,38 @@ void Lowerer::fetch(ValueId value, Block& block, int lag) {
   after_write(value, block);
 }
 
+// Where the loop's tile lies in what is kept of the whole axis. Every tile lies inside; said so that the proof sees it
+// without knowing the loop's range.
+ExprId Lowerer::kept_origin(AxisId whole, AxisId loop) {
+  return b_.min(b_.max(origin(loop), b_.constant(0)), b_.constant(partition_.extent(whole) - partition_.extent(loop)));
+}
+
+// The part of a kept value that the loops have come to.
+void Lowerer::slice(const task::Task& task, Block& block) {
+  const kernel::Statement statement = kernel_[task.statement];
+  const auto& assign = std::get<kernel::Assign>(statement.node);
+  const Expr part = kernel_[assign.expr];
+  const std::vector<AxisId> domain = assignment_[assign.target].axes;
+  const partition::SharedTile& tile = *assignment_[part.value].shared;
+  const auto place = [&](AxisId own) {
+    for (std::size_t i = 0; i < part.args.size(); ++i) {
+      if (kernel_[part.value].axes[i] != own) continue;
+      const AxisId read = kernel_[part.args[i]].axis;
+      const int dim = domain_dim(domain, read);
+      ExprId at = dim < 0 ? b_.constant(0) : b_.coord(dim);
+      if (dim >= 0 && read == partition_.row && partition_.lanes > 1)
+        at = b_.add(at, b_.mul(b_.instance(), partition_.local(read)));
+      return read == own ? at : b_.add(kept_origin(own, read), at);
+    }
+    return b_.constant(0);
+  };
+  ExprId row = b_.constant(0);
+  for (const AxisId a : tile.row_axes) row = b_.add(b_.mul(row, partition_.extent(a)), place(a));
+  const ExprId col = tile.column.valid() ? place(tile.column) : b_.constant(0);
+  block.push_back({program::LoadShared{fragment(assign.target), {buffers_.at(part.value), 0}, row, col}, {}});
+  after_write(assign.target, block);
+}
+
 void Lowerer::lane_barrier(Block& block) {
   if (!lane_barrier_) {
     program_.barriers.push_back({"lanes", partition_.lanes, 1});
@@ -417,7 +449,10 @@ void Lowerer::store(const task::Task& task, Block& block) {
 
 // Through shared memory and the copy engine, each lane its own rows; false where the copy engine cannot take the tile.
 bool Lowerer::staged_store(const kernel::Store& node, ValueId value, Block& block) {
-  if (node.when || !loops_.empty() || !options_.bulk) return false;
+  const bool masked = std::any_of(loops_.begin(), loops_.end(), [&](const LoopFrame& frame) {
+    return frame.where || graph_.tiled.contains(frame.axis);
+  });
+  if (node.when || masked || !options_.bulk) return false;
   const auto answer = partition::bulk_view(kernel_, graph_.tiled, node.tensor, node.indices);
   if (!answer.view || !answer.view->aligned.empty()) return false;
   const std::vector<AxisId> domain = assignment_[value].axes;
@@ -475,11 +510,22 @@ bool Lowerer::staged_store(const kernel::Store& node, ValueId value, Block& bloc
 
 program::Operand Lowerer::shared_operand(ValueId value, AxisId free_axis, AxisId k, int lag) {
   program::Operand operand;
-  const bool ring = assignment_[value].staged;
-  operand.buffer = {buffers_.at(value), ring ? lag : 0};
-  operand.transposed = assignment_[value].shared->column != k;
+  const auto& kept = assignment_[value].kept;
+  const ValueId source = kept.value_or(value);
+  operand.buffer = {buffers_.at(source), assignment_[value].staged ? lag : 0};
+  const AxisId column = assignment_[source].shared->column;
+  const auto whole = graph_.kept.find(column);
+  operand.transposed = column != k && (whole == graph_.kept.end() || whole->second != k);
   if (free_axis == partition_.row && partition_.lanes > 1)
     operand.origin = b_.mul(b_.instance(), partition_.local(free_axis));
+  if (!kept) return operand;
+  for (const AxisId own : kernel_[source].axes) {
+    const auto loop = graph_.kept.find(own);
+    if (loop == graph_.kept.end()) continue;
+    const ExprId at = kept_origin(own, loop->second);
+    if (loop->second == k) operand.k_origin = at;
+    if (loop->second == free_axis) operand.origin = operand.origin ? b_.add(*operand.origin, at) : at;
+  }
   return operand;
 }
 

@@ -59,6 +59,7 @@ class Assigner {
         order_.emplace_back(*id, context);
         const Task& t = graph_[*id];
         if (t.kind == TaskKind::load) loads_[*t.writes] = {*id, context};
+        if (t.kind == TaskKind::slice) at(*t.writes).kept = t.reads[0];
       } else {
         const auto& loop = std::get<task::LoopNode>(node.item);
         Context inner = context;
@@ -73,7 +74,7 @@ class Assigner {
   }
 
   Place& at(ValueId v) { return result_.values[static_cast<std::size_t>(v.index)]; }
-  bool loaded(ValueId v) const { return loads_.contains(v); }
+  bool loaded(ValueId v) const { return loads_.contains(v) || result_.values[static_cast<std::size_t>(v.index)].kept; }
 
   static std::optional<ExprId> where_of(const Context& context, AxisId axis) {
     for (const auto& [a, where] : context.loops) {
@@ -148,6 +149,7 @@ class Assigner {
   }
 
   void stage(ValueId v) {
+    if (at(v).kept) return stage(*at(v).kept);
     at(v).staged = true;
     at(v).shared = loaded_tile(v);
   }
@@ -183,6 +185,10 @@ class Assigner {
         const std::int64_t row_bytes = partition_.extent(graph_.tiled_axes(*t.writes).back()) * bits(access.type) / 8;
         if (answer.view && answer.view->aligned.empty() && row_bytes % 16 == 0 && exact(*answer.view)) stage(*t.writes);
       }
+      return;
+    }
+    if (t.kind == TaskKind::slice) {
+      stage(t.reads[0]);
       return;
     }
     for (const ValueId v : t.reads) {

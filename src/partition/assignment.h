@@ -24,11 +24,12 @@ struct SharedTile {
 
 struct Place {
   bool in_registers = false;
-  bool staged = false;               // a load that goes through a ring in shared memory
-  bool scratch = false;              // a computed value that is also written to shared memory
-  std::optional<SharedTile> shared;  // when staged or scratch
-  std::vector<kernel::AxisId> axes;  // the tiled axes, in the order of the layout's dims
-  layout::Layout layout;             // when in registers
+  bool staged = false;                  // a load that goes through a ring in shared memory
+  bool scratch = false;                 // a computed value that is also written to shared memory
+  std::optional<SharedTile> shared;     // when staged or scratch
+  std::optional<kernel::ValueId> kept;  // a slice: the staged value that it is a part of
+  std::vector<kernel::AxisId> axes;     // the tiled axes, in the order of the layout's dims
+  layout::Layout layout;                // when in registers
 };
 
 // How a product takes its operands. `rows`: the axis of the accumulator's rows (the product's m, or its n: then a and b

@@ -34,6 +34,10 @@ class Propagator {
       if (!tile) return tl::unexpected(tile.error());
       result_.tile[static_cast<std::size_t>(axis.index)] = *tile;
     }
+    for (const auto& [whole, loop] : graph_.kept) {  // every tile of the loop lies inside
+      const std::int64_t extent = *task::static_extent(graph_.kernel, whole);
+      result_.tile[static_cast<std::size_t>(whole.index)] = static_cast<int>(round_up(extent, result_.extent(loop)));
+    }
     choose_lanes();
     result_.walk = graph_.kernel.parallel;
     return result_;

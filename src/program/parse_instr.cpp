@@ -32,6 +32,7 @@ Operand Parser::operand() {
   }
   result.transposed = take("transposed");
   if (take("origin")) result.origin = expression();
+  if (take("k_origin")) result.k_origin = expression();
   return result;
 }
 

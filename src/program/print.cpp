@@ -138,6 +138,7 @@ class Printer {
     std::string text = operand.in_registers ? "registers " + of(operand.fragment) : of(operand.buffer);
     if (operand.transposed) text += " transposed";
     if (operand.origin) text += " origin " + expression(*operand.origin);
+    if (operand.k_origin) text += " k_origin " + expression(*operand.k_origin);
     return text;
   }
   std::string through(BufferId scratch) const { return scratch.valid() ? " through " + of(scratch) : ""; }

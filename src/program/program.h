@@ -229,8 +229,7 @@ struct LoadGlobal {  // tensor's type must be the fragment's
   FragmentId target;
   Access source;
 };
-struct StoreGlobal {  // each element is written once, also when replicated; the guard may read fragments like a Map's
-                      // value
+struct StoreGlobal {  // each element is written once, also when replicated; the guard may read fragments
   FragmentId source;
   Access target;
 };
@@ -259,13 +258,15 @@ struct BulkStoreWait {  // the issuing instance waits until all but `pending` of
 };
 
 // One operand of a product. Shared: rows x cols of the buffer are [M or N, K], or [K, M or N] when `transposed`;
-// `origin` (uniform) is the first row of M or N used. Registers: a fragment [M, K] in the accumulator layout, 16-bit.
+// `origin` (uniform) is the first row of M or N used, `k_origin` the first of K. Registers: a fragment [M, K] in the
+// accumulator layout, 16-bit.
 struct Operand {
   bool in_registers = false;
   FragmentId fragment;
   BufferRef buffer;
   bool transposed = false;
   std::optional<ExprId> origin;
+  std::optional<ExprId> k_origin;
 };
 
 // Issues accumulator[M, N] (+)= A[M, K] * B[N, K]^T, asynchronously: done after a commit and the wait for its group.

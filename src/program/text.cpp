@@ -9,23 +9,23 @@
 namespace pipethreader::program {
 namespace {
 
-constexpr std::array<std::string_view, 50> kKeywords = {"program",      "cluster",     "blocks_per_unit",
-                                                        "shared_bytes", "generic",     "dim",
-                                                        "param",        "tensor",      "output",
-                                                        "require",      "tensor_map",  "ring",
-                                                        "buffer",       "barrier",     "var",
-                                                        "layout",       "fragment",    "role",
-                                                        "swizzle",      "extent",      "stride",
-                                                        "box",          "step",        "depth",
-                                                        "full",         "empty",       "bytes",
-                                                        "multicast",    "slots",       "offset",
-                                                        "participants", "count",       "on",
-                                                        "of",           "in",          "lag",
-                                                        "where",        "from",        "at",
-                                                        "registers",    "transposed",  "origin",
-                                                        "accumulate",   "pin",         "keep",
-                                                        "residual",     "through",     "else",
-                                                        "instance",     "cluster_rank"};
+constexpr std::array<std::string_view, 51> kKeywords = {"program",      "cluster",      "blocks_per_unit",
+                                                        "shared_bytes", "generic",      "dim",
+                                                        "param",        "tensor",       "output",
+                                                        "require",      "tensor_map",   "ring",
+                                                        "buffer",       "barrier",      "var",
+                                                        "layout",       "fragment",     "role",
+                                                        "swizzle",      "extent",       "stride",
+                                                        "box",          "step",         "depth",
+                                                        "full",         "empty",        "bytes",
+                                                        "multicast",    "slots",        "offset",
+                                                        "participants", "count",        "on",
+                                                        "of",           "in",           "lag",
+                                                        "where",        "from",         "at",
+                                                        "registers",    "transposed",   "origin",
+                                                        "accumulate",   "pin",          "keep",
+                                                        "residual",     "through",      "else",
+                                                        "instance",     "cluster_rank", "k_origin"};
 
 constexpr std::array kInstructions = {
 #define INSTRUCTION(type, text) std::string_view(text),

@@ -57,13 +57,15 @@ void Checker::shared_operand(const Operand& operand, int rows, int k, std::strin
   const int has_k = operand.transposed ? b.rows : b.cols;
   check(has_rows >= rows && has_k >= k, Rule::mma_shape, "{} is {} x {}, the product needs {} x {}", what, has_rows,
         has_k, rows, k);
-  if (operand.origin) integer(*operand.origin, "an origin"), uniform(*operand.origin, "an origin");
+  for (const auto& origin : {operand.origin, operand.k_origin}) {
+    if (origin) integer(*origin, "an origin"), uniform(*origin, "an origin");
+  }
 }
 
 void Checker::register_operand(const Operand& operand, int rows, int k, const Scope& scope) {
   const Fragment& f = p_[operand.fragment];
   owned(operand.fragment, scope);
-  check(!operand.transposed && !operand.origin, Rule::mma_operand,
+  check(!operand.transposed && !operand.origin && !operand.k_origin, Rule::mma_operand,
         "fragment {} is transposed or has an origin; registers have neither", f.name);
   check(is_accumulator(f.layout, rows, k), Rule::mma_shape, "fragment {} lies on {}, expected {}", f.name,
         shown(f.layout), shown(layout::mma_accumulator(rows, k)));

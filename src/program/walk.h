@@ -89,7 +89,10 @@ void for_each_expr(AnyInstr& instr, Visitor&& visit) {
         if constexpr (std::is_same_v<Op, StoreGlobal>) access(op.target);
         if constexpr (std::is_same_v<Op, LoadShared> || std::is_same_v<Op, StoreShared>) visit(op.row), visit(op.col);
         if constexpr (std::is_same_v<Op, BulkStore>) visit(op.row), all(op.coordinates);
-        if constexpr (std::is_same_v<Op, Mma>) optional(op.a.origin), optional(op.b.origin), optional(op.accumulate);
+        if constexpr (std::is_same_v<Op, Mma>) {
+          for (auto* operand : {&op.a, &op.b}) optional(operand->origin), optional(operand->k_origin);
+          optional(op.accumulate);
+        }
         if constexpr (std::is_same_v<Op, BarrierSync> || std::is_same_v<Op, BarrierArrive>) optional(op.index);
       },
       instr.op);

@@ -94,7 +94,8 @@ class BodyOrder {
   void add(TaskId id, std::size_t source) {
     const Task& t = graph_[id];
     const partition::Place* written = t.writes ? &assignment_[*t.writes] : nullptr;
-    if (t.kind == TaskKind::load && !written->in_registers) return;  // read by products only, straight from its ring
+    // Read by products only, straight from its ring.
+    if ((t.kind == TaskKind::load || t.kind == TaskKind::slice) && !written->in_registers) return;
     Step step;
     step.entry = {id, Part::whole, 0};
     step.source = source;
@@ -201,7 +202,7 @@ class BodyOrder {
   int rank(const Step& step) const {
     const Task& t = graph_[step.entry.task];
     if (step.entry.part == Part::issue) return 0;
-    if (t.kind == TaskKind::load) return 1;
+    if (t.kind == TaskKind::load || t.kind == TaskKind::slice) return 1;
     return step.entry.part == Part::wait ? 3 : 2;
   }
 

@@ -93,7 +93,7 @@ namespace {
 
 void print_items(const task::Graph& graph, const std::vector<Item>& items, int indent, std::string& text) {
   static constexpr const char* parts[] = {"", "issue ", "wait "};
-  static constexpr const char* kinds[] = {"load", "map", "reduce", "serial_reduce", "mma", "store"};
+  static constexpr const char* kinds[] = {"load", "map", "reduce", "serial_reduce", "mma", "store", "slice"};
   static constexpr const char* units[] = {"copy_engine", "tensor_core", "cuda_cores"};
   const std::string pad(static_cast<std::size_t>(indent) * 2, ' ');
   for (const Item& item : items) {

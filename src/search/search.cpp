@@ -27,8 +27,8 @@ constexpr double staged_share = 0.5;  // of a store's cycles that no longer hold
 
 class Ranking {
  public:
-  Ranking(const task::Graph& graph, const device::Device& device, const Options& options)
-      : graph_(graph), device_(device), options_(options) {
+  Ranking(const task::Graph& graph, const task::Walk& walk, const device::Device& device, const Options& options)
+      : graph_(graph), walk_(walk), device_(device), options_(options) {
     for (const task::Task& t : graph.tasks) products_ = products_ || t.product.has_value();
     uneven_ = depends_on_parallel(graph.root);
   }
@@ -63,8 +63,6 @@ class Ranking {
           graph_.kernel.name, device_.name, least_registers_, least_shared_, device_.registers.per_thread_max,
           device_.memory.shared_bytes_per_block);
     }
-    std::stable_sort(found_.begin(), found_.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
     return std::move(found_);
   }
 
@@ -119,10 +117,12 @@ class Ranking {
     });
   }
 
-  // What results need that leave through shared memory: the stored tiles outside loops.
-  std::int64_t staged_bytes(const partition::Partition& cut) const {
+  // What results need that leave through shared memory: the stored tiles outside loops over tiles.
+  std::int64_t staged_bytes(const partition::Partition& cut, const std::vector<task::Node>& nodes) const {
     std::int64_t bytes = 0;
-    for (const task::Node& node : graph_.root) {
+    for (const task::Node& node : nodes) {
+      const auto* loop = std::get_if<task::LoopNode>(&node.item);
+      if (loop != nullptr && !graph_.tiled.contains(loop->axis)) bytes += staged_bytes(cut, loop->body);
       const auto* id = std::get_if<task::TaskId>(&node.item);
       if (id == nullptr || graph_[*id].kind != task::TaskKind::store || graph_[*id].reads.empty()) continue;
       const kernel::ValueId value = graph_[*id].reads[0];
@@ -136,6 +136,7 @@ class Ranking {
   void consider(const partition::Partition& cut, const partition::Assignment& assignment, Overlap overlap,
                 bool staged) {
     Candidate candidate;
+    candidate.walk = walk_;
     candidate.schedule.staged_stores = staged;
     candidate.partition = cut.choice;
     candidate.partition.lanes = cut.lanes;
@@ -154,7 +155,7 @@ class Ranking {
     }
     candidate.registers = live_registers(graph_, cut, assignment, *program) + address_registers;
     SharedNeed need = shared_need(graph_, assignment, *program);
-    if (staged) need.fixed += staged_bytes(cut);
+    if (staged) need.fixed += staged_bytes(cut, graph_.root);
     const std::int64_t room = device_.memory.shared_bytes_per_block - barrier_bytes - need.fixed;
     int depth = need.per_depth == 0 ? 1 : static_cast<int>(std::min<std::int64_t>(depth_limit, room / need.per_depth));
     candidate.shared_bytes = need.fixed + std::max(1, depth) * need.per_depth;
@@ -228,7 +229,8 @@ class Ranking {
     if (candidate.schedule.staged_stores) {  // the copy engine stores while the next tile is computed
       const simulate::TaskCosts costs = simulate::task_costs(graph_, cut, assignment, device_);
       for (std::size_t t = 0; t < graph_.tasks.size(); ++t) {
-        if (graph_.tasks[t].kind == task::TaskKind::store) per_item -= staged_share * costs.tasks[t].cycles;
+        if (graph_.tasks[t].kind == task::TaskKind::store)
+          per_item -= staged_share * costs.tasks[t].cycles * walk_.length;
       }
     }
     const double busy = device_.bound_cycles(timeline.demand);
@@ -266,6 +268,7 @@ class Ranking {
   };
 
   const task::Graph& graph_;
+  const task::Walk& walk_;
   const device::Device& device_;
   const Options& options_;
   bool products_ = false;
@@ -281,9 +284,18 @@ class Ranking {
 
 Result<std::vector<Candidate>> rank(const kernel::Kernel& specialised, const device::Device& device,
                                     const Options& options) {
-  auto graph = task::build(specialised);
+  const auto graph = task::build(specialised);
   if (!graph) return tl::unexpected(graph.error());
-  return Ranking(*graph, device, options).run();
+  auto found = Ranking(*graph, {}, device, options).run();
+  if (!found) return found;
+  for (const task::Walk& walk : task::useful_walks(specialised)) {
+    const auto walked = task::build(specialised, walk);
+    const auto more = Ranking(*walked, walk, device, options).run();
+    if (more) found->insert(found->end(), more->begin(), more->end());
+  }
+  std::stable_sort(found->begin(), found->end(),
+                   [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
+  return found;
 }
 
 }  // namespace pipethreader::search

@@ -14,6 +14,7 @@
 namespace pipethreader::search {
 
 struct Candidate {
+  task::Walk walk;
   partition::Choice partition;
   schedule::Choice schedule;
   double predicted_us = 0;

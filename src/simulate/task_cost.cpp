@@ -49,6 +49,9 @@ class Costing {
             costs.tasks[i] = load(t);
           }
           break;
+        case TaskKind::slice:
+          costs.tasks[i] = fetch(t);
+          break;
         case TaskKind::mma:
           costs.tasks[i] = mma(TaskId(i));
           break;

@@ -429,7 +429,7 @@ class Engine {
 }  // namespace
 
 std::string task_name(const task::Graph& graph, TaskId id) {
-  static constexpr const char* kinds[] = {"load", "", "reduce", "reduce", "mma", "store"};
+  static constexpr const char* kinds[] = {"load", "", "reduce", "reduce", "mma", "store", "fetch"};
   const task::Task& t = graph[id];
   const std::string kind = kinds[static_cast<int>(t.kind)];
   const std::string name = t.writes ? graph.kernel[*t.writes].name

@@ -89,9 +89,11 @@ class Unroller {
     const auto& values = program_.rings[ring].values;
     const auto holds = [&](ValueId v) { return std::find(values.begin(), values.end(), v) != values.end(); };
     if (t.kind == TaskKind::load) return holds(*t.writes);
+    if (t.kind == TaskKind::slice) return holds(t.reads[0]);
     if (!t.product || entry.part != (completes ? Part::wait : Part::issue)) return false;
     const task::Product p = partition::oriented(graph_, assignment_, entry.task);
-    return (holds(p.a) && !assignment_.products.at(entry.task).a_in_registers) || holds(p.b);
+    const auto read = [&](ValueId v) { return holds(assignment_[v].kept.value_or(v)); };
+    return (read(p.a) && !assignment_.products.at(entry.task).a_in_registers) || read(p.b);
   }
 
   // The items whose stage is in [low, high], for the iteration that stage 0 is in.

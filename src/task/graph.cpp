@@ -1,6 +1,7 @@
 #include "task/graph.h"
 
 #include <algorithm>
+#include <map>
 
 #include "task/affine.h"
 #include "task/explicit_axes.h"
@@ -14,6 +15,8 @@ using namespace kernel;
 
 namespace {
 
+constexpr std::int64_t row_guess = 128;  // of an axis whose tile is not chosen yet
+
 std::string lower_case(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -22,9 +25,12 @@ std::string lower_case(std::string text) {
 
 class Builder {
  public:
-  Builder(Kernel kernel, std::set<AxisId> tiled) {
+  Builder(Kernel kernel, std::set<AxisId> tiled, const Walk& walk, const Limits& limits) : limits_(limits) {
     graph_.kernel = std::move(kernel);
     graph_.tiled = std::move(tiled);
+    for (std::size_t i = 0; i < k().axes.size(); ++i) {
+      if (!walk.axis.empty() && k().axes[i].name == walk.axis) walked_ = AxisId(i);
+    }
   }
 
   Result<Graph> run() {
@@ -172,21 +178,97 @@ class Builder {
         if (same_expr(k(), expr, access)) return value;
       }
     }
+    if (stays_on_chip(access, axes, level)) return sliced(access, span, level);
+    return load(access, "_tile", span, level);
+  }
+
+  ValueId load(ExprId access, const char* suffix, SourceSpan span, std::size_t level) {
+    const Expr e = k()[access];
     std::vector<AxisId> order;
     for (const ExprId arg : e.args) {
       for (const AxisId a : axes_of(k(), arg)) {
         if (std::find(order.begin(), order.end(), a) == order.end()) order.push_back(a);
       }
     }
-    const ValueId value = add_value(k(), lower_case(k()[e.tensor].name) + "_tile", k()[e.tensor].type, order);
+    const ValueId value = add_value(k(), lower_case(k()[e.tensor].name) + suffix, k()[e.tensor].type, order);
     scopes_[level].loads.emplace_back(access, value);
-    Assign assign;
-    assign.target = value;
-    assign.expr = access;
     Task task;
     task.kind = TaskKind::load;
     task.unit = UnitKind::copy_engine;
-    task.statement = add_statement(k(), {assign, span});
+    task.statement = add_statement(k(), {assignment(value, access), span});
+    task.writes = value;
+    push(std::move(task), level);
+    return value;
+  }
+
+  static Assign assignment(ValueId target, ExprId expr) {
+    Assign assign;
+    assign.target = target;
+    assign.expr = expr;
+    return assign;
+  }
+
+  // Whether all that the loops inside the walk read of a tensor is the same at every step, and little enough to keep.
+  bool stays_on_chip(ExprId access, const std::set<AxisId>& axes, std::size_t level) {
+    if (!walked_.valid() || level <= 1 || axes.contains(walked_)) return false;
+    std::int64_t bytes = bits(k()[access].type) / 8;
+    for (const AxisId a : axes) {
+      if (!graph_.tiled.contains(a)) {
+        if (in_loop(a, level)) return false;
+        continue;
+      }
+      const auto extent = static_extent(k(), a);
+      if (!extent) return false;
+      bytes *= in_loop(a, level) ? *extent : std::min<std::int64_t>(*extent, row_guess);
+    }
+    return bytes <= limits_.resident_bytes;
+  }
+
+  // A loop around here and inside the walk.
+  bool in_loop(AxisId axis, std::size_t level) const {
+    for (std::size_t i = 2; i <= level; ++i) {
+      if (scopes_[i].axis == axis) return true;
+    }
+    return false;
+  }
+
+  // Loads the whole before the walk; here, the part that the loops have come to.
+  ValueId sliced(ExprId access, SourceSpan span, std::size_t level) {
+    ExprId everything = access;
+    std::vector<std::pair<AxisId, AxisId>> renamed;  // whole axis, the loop's
+    for (std::size_t i = 2; i <= level; ++i) {
+      const AxisId loop = *scopes_[i].axis;
+      if (!axes_of(k(), access).contains(loop)) continue;
+      AxisId& whole = whole_axes_[loop];
+      if (!whole.valid()) {
+        Axis axis = k()[loop];
+        axis.name += "_all";
+        axis.kind = AxisKind::inner;
+        whole = AxisId(k().axes.size());
+        k().axes.push_back(axis);
+        graph_.tiled.insert(whole);
+        graph_.kept[whole] = loop;
+      }
+      everything = rename_axis(k(), everything, loop, whole);
+      renamed.emplace_back(whole, loop);
+    }
+    ValueId kept;
+    for (const auto& [expr, value] : scopes_[0].loads) {
+      if (same_expr(k(), expr, everything)) kept = value;
+    }
+    if (!kept.valid()) kept = load(everything, "_kept", span, 0);
+    ExprId part = value_expr(k(), kept);
+    std::vector<AxisId> order = k()[kept].axes;
+    for (const auto& [whole, loop] : renamed) {
+      part = rename_axis(k(), part, whole, loop);
+      std::replace(order.begin(), order.end(), whole, loop);
+    }
+    const ValueId value = add_value(k(), lower_case(k()[k()[access].tensor].name) + "_tile", k()[access].type, order);
+    scopes_[level].loads.emplace_back(access, value);
+    Task task;
+    task.kind = TaskKind::slice;
+    task.statement = add_statement(k(), {assignment(value, part), span});
+    task.reads = {kept};
     task.writes = value;
     push(std::move(task), level);
     return value;
@@ -301,6 +383,9 @@ class Builder {
   }
 
   Graph graph_;
+  const Limits& limits_;
+  AxisId walked_;                        // its loop is the outermost, if there is one
+  std::map<AxisId, AxisId> whole_axes_;  // of a loop inside the walk: all of its axis at once
   std::vector<Scope> scopes_;
   Error error_;
 };
@@ -330,16 +415,32 @@ std::vector<AxisId> Graph::tiled_axes(ValueId value) const {
   return axes;
 }
 
-Result<Graph> build(const Kernel& kernel, const Limits& limits) {
+Result<Graph> build(const Kernel& kernel, const Walk& walk, const Limits& limits) {
   const Kernel whole = with_explicit_axes(kernel);
   const std::set<AxisId> tiled = choose_tiled(whole);
   auto streamed = stream(whole, tiled, limits);
+  if (streamed && !walk.axis.empty()) streamed = walked(std::move(*streamed), tiled, walk);
   if (!streamed) return tl::unexpected(streamed.error());
-  return Builder(std::move(*streamed), tiled).run();
+  return Builder(std::move(*streamed), tiled, walk, limits).run();
+}
+
+std::vector<Walk> useful_walks(const Kernel& kernel) {
+  const Kernel whole = with_explicit_axes(kernel);
+  std::vector<Walk> useful;
+  for (const Walk& walk : possible_walks(whole, choose_tiled(whole))) {
+    const auto graph = build(kernel, walk);
+    if (!graph) continue;
+    const bool saves = std::any_of(graph->root.begin(), graph->root.end(), [&](const Node& node) {
+      const auto* id = std::get_if<TaskId>(&node.item);
+      return id != nullptr && (*graph)[*id].kind == TaskKind::load && !graph->tiled_axes(*(*graph)[*id].writes).empty();
+    });
+    if (saves) useful.push_back(walk);
+  }
+  return useful;
 }
 
 std::string print(const Graph& graph) {
-  static constexpr const char* kinds[] = {"load", "map", "reduce", "serial_reduce", "mma", "store"};
+  static constexpr const char* kinds[] = {"load", "map", "reduce", "serial_reduce", "mma", "store", "slice"};
   static constexpr const char* units[] = {"copy_engine", "tensor_core", "cuda_cores"};
   Kernel out = graph.kernel;
   std::vector<StatementId> body;

@@ -5,6 +5,7 @@
 // The graph knows which axes are tiled, never how large a tile is.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "kernel/kernel.h"
+#include "task/walk.h"
 
 namespace pipethreader::task {
 
@@ -24,6 +26,7 @@ enum class TaskKind : std::uint8_t {
   serial_reduce,  // the same, one index of the reduced axis after the other (no unit does it at once)
   mma,            // v (+)= sum over K of a * b on the tensor core
   store,          // O[...] = v
+  slice,          // v = the current tile of a value that stays on chip whole
 };
 
 enum class UnitKind : std::uint8_t { copy_engine, tensor_core, cuda_cores };
@@ -59,6 +62,7 @@ struct Graph {
   std::vector<Task> tasks;
   std::vector<Node> root;
   std::set<kernel::AxisId> tiled;  // axes that get a tile larger than 1; all others are uniform within a tile
+  std::map<kernel::AxisId, kernel::AxisId> kept;  // an axis that stays on chip whole, and the loop's it is a copy of
 
   [[nodiscard]] const Task& operator[](TaskId id) const { return tasks[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] std::vector<kernel::AxisId> tiled_axes(kernel::ValueId value) const;  // in the value's order
@@ -67,11 +71,16 @@ struct Graph {
 struct Limits {
   std::int64_t resident_product = 256;  // a reduced axis of a product up to this size stays on chip whole
   std::int64_t resident_row = 8192;     // a reduced or inner axis outside products up to this size stays on chip whole
+  std::int64_t resident_bytes = 131'072;  // what a walk keeps of one tensor, for rows of a hundred elements
 };
 
 // Builds the graph of a checked, specialised kernel. Fails with a located message where the language allows what no
 // schedule can do yet (an inner axis of unknown size that must stay on chip, for instance).
-[[nodiscard]] Result<Graph> build(const kernel::Kernel& kernel, const Limits& limits = {});
+// With a walk, loads that do not depend on the walked axis stand outside its loop.
+[[nodiscard]] Result<Graph> build(const kernel::Kernel& kernel, const Walk& walk = {}, const Limits& limits = {});
+
+// The walks of a kernel under which some load is done once for all steps.
+[[nodiscard]] std::vector<Walk> useful_walks(const kernel::Kernel& kernel);
 
 // The normal form as kernel text, each statement with its unit, reads and writes as a comment.
 [[nodiscard]] std::string print(const Graph& graph);

@@ -53,17 +53,21 @@ void stores_of(const Kernel& kernel, const std::vector<StatementId>& body, std::
 
 }  // namespace
 
-std::optional<std::int64_t> static_extent(const Kernel& kernel, AxisId axis) {
+std::optional<std::int64_t> static_size(const Kernel& kernel, ExprId expr) {
   std::vector<std::int64_t> sizes;
   for (const Dim& dim : kernel.dims) sizes.push_back(dim.size.value_or(-1));
-  bool known = true;
-  const std::function<void(ExprId)> visit = [&](ExprId id) {
-    if (kernel[id].kind == Expr::Kind::dim && !kernel[kernel[id].dim].size) known = false;
-    for (const ExprId arg : kernel[id].args) visit(arg);
+  const std::function<bool(ExprId)> known = [&](ExprId id) {
+    const Expr& e = kernel[id];
+    if (e.kind == Expr::Kind::literal) return true;
+    if (e.kind == Expr::Kind::dim) return kernel[e.dim].size.has_value();
+    return e.kind == Expr::Kind::call && std::all_of(e.args.begin(), e.args.end(), known);
   };
-  visit(kernel[axis].extent);
-  if (!known) return std::nullopt;
-  return evaluate_size(kernel, kernel[axis].extent, sizes);
+  if (!known(expr)) return std::nullopt;
+  return evaluate_size(kernel, expr, sizes);
+}
+
+std::optional<std::int64_t> static_extent(const Kernel& kernel, AxisId axis) {
+  return static_size(kernel, kernel[axis].extent);
 }
 
 std::optional<ProductShape> product_shape(const Kernel& kernel, ExprId reduce) {
@@ -108,6 +112,41 @@ std::vector<ExprId> reductions(const Kernel& kernel) {
   return found;
 }
 
+namespace {
+
+// Axes that both operands of some product have without being summed over.
+std::set<AxisId> shared_axes(const Kernel& kernel) {
+  std::set<AxisId> shared;
+  for (const ExprId reduce : reductions(kernel)) {
+    const auto shape = product_shape(kernel, reduce);
+    if (!shape) continue;
+    const std::set<AxisId> y = axes_of(kernel, shape->y);
+    for (const AxisId a : axes_of(kernel, shape->x)) {
+      if (y.contains(a) && std::find(shape->k.begin(), shape->k.end(), a) == shape->k.end()) shared.insert(a);
+    }
+  }
+  return shared;
+}
+
+constexpr std::int64_t rows_of_a_product = 64;
+
+// Axes in the last index of some tensor.
+std::set<AxisId> contiguous_axes(const Kernel& kernel) {
+  std::set<AxisId> found;
+  const auto last = [&](const std::vector<ExprId>& indices) {
+    if (!indices.empty()) found.merge(axes_of(kernel, indices.back()));
+  };
+  for (const Expr& e : kernel.exprs) {
+    if (e.kind == Expr::Kind::access) last(e.args);
+  }
+  std::vector<const Store*> stores;
+  stores_of(kernel, kernel.body, stores);
+  for (const Store* store : stores) last(store->indices);
+  return found;
+}
+
+}  // namespace
+
 std::set<AxisId> choose_tiled(const Kernel& kernel) {
   std::set<AxisId> tiled;
   const auto parallel = [&](AxisId a) { return kernel[a].kind == AxisKind::parallel; };
@@ -116,10 +155,16 @@ std::set<AxisId> choose_tiled(const Kernel& kernel) {
     const AxisKind kind = kernel.axes[i].kind;
     if (kind == AxisKind::inner || kind == AxisKind::streamed) tiled.insert(AxisId(i));
   }
-  const auto longest = [&](const std::vector<AxisId>& group) {
-    return *std::max_element(group.begin(), group.end(), [&](AxisId a, AxisId b) {
-      return static_extent(kernel, a).value_or(1 << 30) < static_extent(kernel, b).value_or(1 << 30);
-    });
+  // A product whose operands share a tiled axis is no product of tiles: such axes are the last to be chosen. Among
+  // those long enough for a tile, the one that walks through memory without gaps.
+  const std::set<AxisId> shared = shared_axes(kernel);
+  const std::set<AxisId> contiguous = contiguous_axes(kernel);
+  const auto best_of = [&](const std::vector<AxisId>& group) {
+    const auto rank = [&](AxisId a) {
+      const std::int64_t extent = static_extent(kernel, a).value_or(1 << 30);
+      return std::tuple(!shared.contains(a), std::min(extent, rows_of_a_product), contiguous.contains(a), extent);
+    };
+    return *std::max_element(group.begin(), group.end(), [&](AxisId a, AxisId b) { return rank(a) < rank(b); });
   };
   // The reduced axis to walk in tiles: not one of a window, as long as there is another.
   const auto best_reduced = [&](const ProductShape& shape) {
@@ -130,7 +175,7 @@ std::set<AxisId> choose_tiled(const Kernel& kernel) {
     for (const AxisId a : shape.k) {
       if (!shares_index(kernel, shape.x, a, all) && !shares_index(kernel, shape.y, a, all)) alone.push_back(a);
     }
-    return longest(alone.empty() ? shape.k : alone);
+    return best_of(alone.empty() ? shape.k : alone);
   };
   bool products = false;
   for (const ExprId reduce : reductions(kernel)) {
@@ -139,7 +184,7 @@ std::set<AxisId> choose_tiled(const Kernel& kernel) {
     products = true;
     for (const auto* group : {&shape->m, &shape->n}) {
       const bool has = std::any_of(group->begin(), group->end(), [&](AxisId a) { return tiled.contains(a); });
-      if (!has) tiled.insert(longest(*group));
+      if (!has) tiled.insert(best_of(*group));
     }
     const bool has = std::any_of(shape->k.begin(), shape->k.end(), [&](AxisId a) { return tiled.contains(a); });
     if (!has) tiled.insert(best_reduced(*shape));

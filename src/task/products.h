@@ -19,8 +19,12 @@ struct ProductShape {
 [[nodiscard]] std::optional<ProductShape> product_shape(const kernel::Kernel& kernel, kernel::ExprId reduce);
 
 // The axes of a kernel that get a tile larger than 1: of every group of a product the axis that is not independent
-// work, or else the longest; without products the contiguous axis of the stores and what must stay on chip.
+// work, or else one that no product has in both operands, long and
+// contiguous in memory; without products the contiguous axis of the stores and what must stay on chip.
 [[nodiscard]] std::set<kernel::AxisId> choose_tiled(const kernel::Kernel& kernel);
+
+// The value of an integer expression over dims and constants; empty when it depends on anything else.
+[[nodiscard]] std::optional<std::int64_t> static_size(const kernel::Kernel& kernel, kernel::ExprId expr);
 
 // The static size of an axis; empty when it depends on a dynamic dim.
 [[nodiscard]] std::optional<std::int64_t> static_extent(const kernel::Kernel& kernel, kernel::AxisId axis);

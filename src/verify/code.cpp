@@ -411,8 +411,8 @@ class Compiler {
   }
   Result<void> compile(const Instr& instr, const StoreGlobal& op) {
     Step& step = add(Do::execute, instr);
-    step.reads = {op.source.index};
     if (op.target.guard) fragments_of(*op.target.guard, step.reads);
+    step.reads.push_back(op.source.index);
     return {};
   }
   Result<void> compile(const Instr& instr, const LoadShared& op) {
@@ -443,17 +443,23 @@ class Compiler {
     return {};
   }
 
+  Result<Interval> origin_of(const std::optional<ExprId>& expr) {
+    if (!expr) return Interval{0, 0};
+    const auto sum = uniform(*expr);
+    if (!sum) return tl::unexpected(sum.error());
+    const Interval origin = terms_.bounds(*sum, scope_);
+    if (origin.high >= no_limit || origin.low < 0) return error("an operand's origin cannot be bounded");
+    return origin;
+  }
+
   Result<void> operand(Step& step, const Operand& operand, std::int64_t extent, std::int64_t k) {
     if (operand.in_registers) return {};
-    Interval origin{0, 0};
-    if (operand.origin) {
-      const auto sum = uniform(*operand.origin);
-      if (!sum) return tl::unexpected(sum.error());
-      origin = terms_.bounds(*sum, scope_);
-      if (origin.high >= no_limit || origin.low < 0) return error("an operand's origin cannot be bounded");
-    }
-    Rectangle part{origin.low, origin.high + extent, 0, k};
-    if (operand.transposed) part = {0, k, origin.low, origin.high + extent};
+    const auto origin = origin_of(operand.origin);
+    if (!origin) return tl::unexpected(origin.error());
+    const auto k_origin = origin_of(operand.k_origin);
+    if (!k_origin) return tl::unexpected(k_origin.error());
+    Rectangle part{origin->low, origin->high + extent, k_origin->low, k_origin->high + k};
+    if (operand.transposed) part = {part.col_begin, part.col_end, part.row_begin, part.row_end};
     auto access = checked(operand.buffer, part);
     if (!access) return tl::unexpected(access.error());
     step.shared.push_back(std::move(*access));
