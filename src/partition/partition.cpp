@@ -29,6 +29,11 @@ class Propagator {
       }
     }
     choose_row();
+    if (choice_.cluster > 1 && !(result_.row.valid() && parallel(result_.row))) {
+      return fail(
+          "the blocks of a cluster lie side by side along a parallel axis that makes rows of products; '{}' has none",
+          graph_.kernel.name);
+    }
     for (const AxisId axis : graph_.tiled) {
       auto tile = result_.has_products ? product_tile(axis) : element_tile(axis);
       if (!tile) return tl::unexpected(tile.error());

@@ -36,6 +36,9 @@ driver::Choices random_choices(std::uint64_t seed) {
   choices.partition.raster = pick({1, 2, 8});
   choices.schedule.overlap = static_cast<schedule::Overlap>(pick({0, 1, 2}));
   choices.schedule.depth = pick({2, 3});
+  choices.schedule.turns = pick({0, 0, 1}) == 1;
+  choices.schedule.staged_stores = pick({0, 0, 1}) == 1;
+  choices.partition.cluster = pick({1, 1, 1, 1, 2});
   return choices;
 }
 
