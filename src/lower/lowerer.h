@@ -80,6 +80,8 @@ class Lowerer {
   ExprId masked(const LoopFrame& frame);  // uniform: some point of the tile lies outside
   ExprId predicate(const LoopFrame& frame, const std::vector<AxisId>& domain, const layout::Layout& layout,
                    Block& block);  // per element
+  [[nodiscard]] layout::Layout with_registers(const layout::Layout& layout, const std::vector<int>& kept,
+                                              const std::vector<AxisId>& axes) const;
   std::optional<ExprId> has_point(const LoopFrame& frame, const std::vector<AxisId>& domain,
                                   const layout::Layout& layout, Block& block);
 

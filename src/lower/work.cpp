@@ -96,12 +96,14 @@ Lowerer::Bounds Lowerer::open_loop(const schedule::LoopTree& loop, Block& block)
   const int tile = partition_.extent(axis);
   ExprId first = b_.constant(0);
   ExprId last = b_.ceil_div(extent(axis), tile);
-  ExprId low = b_.constant(0);  // points, where first and last are tiles
-  ExprId high = b_.sub(extent(axis), 1);
+  // The points that inequalities of the axis alone leave; elements of which some have no point are told apart later.
+  ExprId least = b_.constant(0);
+  ExprId most = b_.sub(extent(axis), 1);
+  bool alone = frame.condition.opaque.empty();
   bool upper = false;
-  bool lower = false;
   for (const task::Linear& form : frame.condition.inequalities) {
     const auto found = form.axes.find(axis);
+    alone = alone && found != form.axes.end() && form.axes.size() == 1;
     if (found == form.axes.end()) {
       // Says nothing about the axis: no point at all where it fails everywhere.
       last = b_.select(b_.ge(extreme(form, true, true, axis), b_.constant(0)), last, b_.constant(0));
@@ -110,24 +112,21 @@ Lowerer::Bounds Lowerer::open_loop(const schedule::LoopTree& loop, Block& block)
     const std::int64_t factor = found->second;
     const ExprId rest = extreme(form, true, true, axis);
     if (factor < 0) {  // axis <= rest / -factor
-      const ExprId bound = b_.div(rest, -factor);
-      last = b_.min(last, b_.add(b_.div(bound, tile), 1));
-      high = b_.min(high, bound);
+      most = b_.min(most, b_.div(rest, -factor));
+      last = b_.min(last, b_.add(b_.div(b_.div(rest, -factor), tile), 1));
       upper = true;
     } else {  // axis >= -rest / factor, rounded up
-      const ExprId bound = b_.div(b_.add(b_.neg(rest), factor - 1), factor);
-      first = b_.max(first, b_.div(bound, tile));
-      low = b_.max(low, bound);
-      lower = true;
+      least = b_.max(least, b_.div(b_.add(b_.neg(rest), factor - 1), factor));
+      first = b_.max(first, b_.div(b_.div(b_.add(b_.neg(rest), factor - 1), factor), tile));
     }
   }
+  // Without a point there is no tile to walk: first and last point would lie in one tile the wrong way round.
+  if (alone && !b_.is(least, 0)) last = b_.select(b_.le(least, most), last, first);
   Bounds bounds;
   bounds.trips = variable(name + "_trips");
   bounds.first = variable(name + "_first");
   bounds.direction = upper && !statement.ordered ? -1 : 1;
-  ExprId trips = b_.max(b_.constant(0), b_.sub(last, first));
-  if (lower) trips = b_.select(b_.le(low, high), trips, b_.constant(0));  // both ends in one tile, no point between
-  let(block, bounds.trips, trips);
+  let(block, bounds.trips, b_.max(b_.constant(0), b_.sub(last, first)));
   let(block, bounds.first, bounds.direction < 0 ? b_.sub(last, 1) : first);
   loops_.push_back(frame);
   return bounds;
@@ -168,6 +167,20 @@ ExprId Lowerer::predicate(const LoopFrame& frame, const std::vector<AxisId>& dom
   }
   if (ragged(frame.axis)) all = b_.logical_and(all, b_.lt(index(frame.axis, domain), extent(frame.axis)));
   return all;
+}
+
+// `axes` begin with the dims `kept` of a layout, where that has them; each thread holds all of the others.
+layout::Layout Lowerer::with_registers(const layout::Layout& layout, const std::vector<int>& kept,
+                                       const std::vector<AxisId>& axes) const {
+  layout::Layout result = layout::slice(layout, kept);
+  std::vector<layout::Digit> registers;
+  for (std::size_t i = kept.size(); i < axes.size(); ++i) {
+    const int extent = partition_.local(axes[i]);
+    if (extent > 1) registers.push_back({layout::Place::reg, extent, static_cast<int>(i), 1});
+    result.shape.push_back(extent);
+  }
+  result.digits.insert(result.digits.begin(), registers.begin(), registers.end());
+  return result;
 }
 
 // Whether the loop's domain has a point in the tile at an element of `domain`; nothing when every element has one.
@@ -224,9 +237,12 @@ std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vect
     if (domain_dim(kept, a) < 0) all.push_back(a);
   }
   all.push_back(frame.axis);
-  const layout::Layout full = partition::domain_layout(graph_, partition_, assignment_, all);
+  layout::Layout full = partition::domain_layout(graph_, partition_, assignment_, all);
   std::vector<int> dims;
   for (std::size_t i = 0; i < kept.size(); ++i) dims.push_back(static_cast<int>(i));
+  std::vector<int> map;
+  for (const AxisId a : kept) map.push_back(domain_dim(domain, a));
+  if (!layout::register_map(layout, layout::slice(full, dims), map)) full = with_registers(layout, map, all);
   const program::FragmentId any = temporary("any_point", ScalarType::f32, layout::slice(full, dims));
   program::Reduce count;
   count.target = any;
@@ -237,8 +253,6 @@ std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vect
   count.kept = dims;
   count.scratch = reduce_scratch(any);
   block.push_back({count, "points of the loop's domain in this tile"});
-  std::vector<int> map;
-  for (const AxisId a : kept) map.push_back(domain_dim(domain, a));
   if (!layout::register_map(layout, program_[any].layout, map)) {
     fail("a condition on data in `where` over these axes is not scheduled yet");
     return std::nullopt;

@@ -29,6 +29,11 @@ class Propagator {
       }
     }
     choose_row();
+    if (choice_.cluster > 1 && !(result_.row.valid() && parallel(result_.row))) {
+      return fail(
+          "the blocks of a cluster lie side by side along a parallel axis that makes rows of products; '{}' has none",
+          graph_.kernel.name);
+    }
     for (const AxisId axis : graph_.tiled) {
       auto tile = result_.has_products ? product_tile(axis) : element_tile(axis);
       if (!tile) return tl::unexpected(tile.error());
@@ -78,9 +83,10 @@ class Propagator {
   Result<int> product_tile(AxisId axis) const {
     const auto extent = task::static_extent(graph_.kernel, axis);
     const std::int64_t known = std::max<std::int64_t>(1, extent.value_or(1 << 20));
-    if (axis == result_.row) return static_cast<int>(std::min(round_up(choice_.row, 64), round_up(known, 64)));
-    const std::int64_t step = needs_rows(axis) ? 64 : 16;
+    const std::int64_t step = axis == result_.row || needs_rows(axis) ? 64 : 16;
     const std::int64_t whole = round_up(known, step);
+    if (axis == result_.row && (parallel(axis) || streamed(axis)))
+      return static_cast<int>(std::min(round_up(choice_.row, 64), whole));
     if (parallel(axis)) return static_cast<int>(round_up(std::min<std::int64_t>(choice_.column, whole), step));
     if (streamed(axis)) return static_cast<int>(round_up(std::min<std::int64_t>(choice_.stream, whole), step));
     if (!extent || whole > 8192) {

@@ -90,6 +90,7 @@ class Composer {
 
  private:
   std::vector<Item>& body(bool copier);
+  [[nodiscard]] bool alike_in_cluster(kernel::ValueId value) const;
 
   const task::Graph& graph_;
   const partition::Partition& partition_;

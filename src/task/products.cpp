@@ -32,6 +32,17 @@ void find_reductions(const Kernel& kernel, const std::vector<StatementId>& body,
   }
 }
 
+// Whether an access has an index of this axis and another of `among`, as a window has; the copy engine steps along one.
+bool shares_index(const Kernel& kernel, ExprId access, AxisId axis, const std::set<AxisId>& among) {
+  const Expr& e = kernel[access];
+  if (e.kind != Expr::Kind::access) return false;
+  return std::any_of(e.args.begin(), e.args.end(), [&](ExprId index) {
+    const std::set<AxisId> axes = axes_of(kernel, index);
+    const auto counts = [&](AxisId a) { return among.contains(a); };
+    return axes.contains(axis) && std::count_if(axes.begin(), axes.end(), counts) > 1;
+  });
+}
+
 // Contiguous axes: those that stand alone, with factor 1, in the last index of an access.
 void stores_of(const Kernel& kernel, const std::vector<StatementId>& body, std::vector<const Store*>& found) {
   for (const StatementId id : body) {
@@ -155,6 +166,17 @@ std::set<AxisId> choose_tiled(const Kernel& kernel) {
     };
     return *std::max_element(group.begin(), group.end(), [&](AxisId a, AxisId b) { return rank(a) < rank(b); });
   };
+  // The reduced axis to walk in tiles: not one of a window, as long as there is another.
+  const auto best_reduced = [&](const ProductShape& shape) {
+    std::set<AxisId> all(shape.k.begin(), shape.k.end());
+    all.insert(shape.m.begin(), shape.m.end());
+    all.insert(shape.n.begin(), shape.n.end());
+    std::vector<AxisId> alone;
+    for (const AxisId a : shape.k) {
+      if (!shares_index(kernel, shape.x, a, all) && !shares_index(kernel, shape.y, a, all)) alone.push_back(a);
+    }
+    return best_of(alone.empty() ? shape.k : alone);
+  };
   bool products = false;
   for (const ExprId reduce : reductions(kernel)) {
     const auto shape = product_shape(kernel, reduce);
@@ -165,7 +187,7 @@ std::set<AxisId> choose_tiled(const Kernel& kernel) {
       if (!has) tiled.insert(best_of(*group));
     }
     const bool has = std::any_of(shape->k.begin(), shape->k.end(), [&](AxisId a) { return tiled.contains(a); });
-    if (!has) tiled.insert(shape->k.size() == 1 ? shape->k[0] : best_of(shape->k));
+    if (!has) tiled.insert(best_reduced(*shape));
   }
   for (const ExprId reduce : reductions(kernel)) {
     // A reduction that is no product runs over a register tile: all its axes are tiled.

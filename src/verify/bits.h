@@ -26,6 +26,10 @@ class Bits {
     for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
     return *this;
   }
+  Bits& operator&=(const Bits& other) {
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= other.words_[i];
+    return *this;
+  }
   void remove(const Bits& other) {
     for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= ~other.words_[i];
   }
@@ -68,6 +72,9 @@ class BitTable {
     for (std::size_t set = 0; set < words_.size(); set += width_) {
       for (std::size_t k = 0; k < width_; ++k) words_[set + k] &= ~members.words_[k];
     }
+  }
+  void keep_common(int set, Bits& members) const {
+    for (std::size_t k = 0; k < width_; ++k) members.words_[k] &= words_[first(set) + k];
   }
   // The first of `members` that is in `among` and not in the set; -1: none.
   [[nodiscard]] int first_missing(int set, const Bits& members, const Bits& among) const {

@@ -32,6 +32,7 @@ class Compiler {
       collect_uses(code_.steps[i].question, static_cast<int>(i));
       collect_uses(code_.steps[i].start, static_cast<int>(i));
     }
+    find_live();
     return {};
   }
 
@@ -132,6 +133,39 @@ class Compiler {
     if (atom.kind == Atom::Kind::opaque) code_.uses.push_back({atom.pattern, step, atom.holes});
   }
 
+  // What a step reads of fragments, products included; whether they overwrite their accumulator is left open.
+  [[nodiscard]] std::vector<int> read_by(const Step& step) const {
+    std::vector<int> read = step.reads;
+    const auto* product = step.instr == nullptr ? nullptr : std::get_if<Mma>(&step.instr->op);
+    if (product == nullptr) return read;
+    read.push_back(product->accumulator.index);
+    for (const Operand* operand : {&product->a, &product->b}) {
+      if (operand->in_registers) read.push_back(operand->fragment.index);
+    }
+    return read;
+  }
+
+  void find_live() {
+    code_.live.assign(code_.steps.size(), Bits(static_cast<int>(program_.fragments.size())));
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int i = here() - 1; i >= 0; --i) {
+        const Step& step = code_.steps[at(i)];
+        Bits live(static_cast<int>(program_.fragments.size()));
+        const bool leaves = step.what == Do::jump || step.what == Do::work_next || step.what == Do::loop_next;
+        if (step.what != Do::end && !leaves) live |= code_.live[at(i) + 1];
+        if (step.target >= 0) live |= code_.live[at(step.target)];
+        if (!step.conditional) {
+          for (const int fragment : step.writes) live.reset(fragment);
+        }
+        for (const int fragment : read_by(step)) live.set(fragment);
+        if (live == code_.live[at(i)]) continue;
+        code_.live[at(i)] = std::move(live);
+        changed = true;
+      }
+    }
+  }
+
   // --- control ---
 
   Result<void> compile(const Instr& instr, const ForWork& op) {
@@ -183,10 +217,30 @@ class Compiler {
     Step& next = add(Do::loop_next, instr);
     next.target = head;
     next.stride = stride;
-    code_.steps[at(head)].target = here();
+    code_.steps[at(head)].target = code_.steps[at(enter)].join = here();
+    if (only_fragments(op.body) && asks_only_at_the_top(enter)) {
+      code_.steps[at(enter)].plain = true;
+      for (int i = enter; i < here(); ++i) code_.steps[at(i)].inside_plain = true;
+    }
     code_.steps[at(enter)].loop = static_cast<int>(code_.loops.size());
     code_.loops.push_back({depth_, stride, enter, here()});
     return {};
+  }
+
+  // A witness takes the answer "no" for all that is passed over. What constants decide goes its own way when the
+  // witness is replayed, so nothing in it may ask for an answer.
+  [[nodiscard]] bool asks_only_at_the_top(int from) const {
+    const auto asks = [](const Step& step) {
+      return (step.what == Do::branch || step.what == Do::loop_head) && !step.decided_by_constants;
+    };
+    for (auto step = code_.steps.begin() + from; step != code_.steps.end(); ++step) {
+      const bool decides = step->what == Do::branch || step->what == Do::loop_head;
+      if (!decides || !step->decided_by_constants) continue;
+      const int past = step->what == Do::branch ? step->join : step->target;
+      const auto end = past < 0 ? code_.steps.end() : code_.steps.begin() + past;
+      if (std::any_of(step, end, asks)) return false;
+    }
+    return true;
   }
 
   // The values of a loop's counter while its body runs.
@@ -208,10 +262,10 @@ class Compiler {
     Step& step = add(Do::branch, instr);
     step.question = terms_.question(*condition);
     step.decided_by_constants = constant(op.condition);
-    step.plain = only_fragments(op.then) && only_fragments(op.otherwise);
     if (auto done = block(op.then); !done) return done;
     if (op.otherwise.empty()) {
       code_.steps[at(test)].target = code_.steps[at(test)].join = here();
+      find_plain(test, op);
       return {};
     }
     const int skip = here();
@@ -220,7 +274,12 @@ class Compiler {
     path_.back().branch = 1;
     if (auto done = block(op.otherwise); !done) return done;
     code_.steps[at(skip)].target = code_.steps[at(test)].join = here();
+    find_plain(test, op);
     return {};
+  }
+
+  void find_plain(int test, const If& op) {
+    code_.steps[at(test)].plain = only_fragments(op.then) && only_fragments(op.otherwise) && asks_only_at_the_top(test);
   }
 
   static bool only_fragments(const Block& body) {
@@ -233,7 +292,7 @@ class Compiler {
                              return !op.scratch.valid();
                            return std::is_same_v<Op, Map> || std::is_same_v<Op, LoadGlobal> ||
                                   std::is_same_v<Op, StoreGlobal> || std::is_same_v<Op, Let> ||
-                                  std::is_same_v<Op, If> || std::is_same_v<Op, IfAny>;
+                                  std::is_same_v<Op, If> || std::is_same_v<Op, IfAny> || std::is_same_v<Op, For>;
                          },
                          instr.op);
     });
@@ -561,7 +620,7 @@ Result<Compiled> compile(const Program& program, Terms& terms, bool count_down_l
   std::set<std::int64_t> constants_of_plain;
   for (const Code& code : compiled.codes) {
     for (const Step& step : code.steps) {
-      collect(step.question, step.plain ? constants_of_plain : constants);
+      collect(step.question, step.plain || step.inside_plain ? constants_of_plain : constants);
       find_modulus(terms, step.question, compiled.modulus);
       find_modulus(terms, step.index_sum, compiled.modulus);
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "program/program.h"
+#include "verify/bits.h"
 #include "verify/terms.h"
 
 namespace pipethreader::verify {
@@ -44,9 +45,12 @@ struct Step {
   int stride = 1;
   Question question;                 // loop_head, branch; of a product: whether it accumulates
   bool decided_by_constants = true;  // nothing a run could decide otherwise
-  bool plain = false;                // branch: neither side does more than touch fragments
-  int join = -1;                     // branch: where both sides meet
-  int loop = -1;                     // loop_enter: index into Code::loops
+  // Branch: neither side does more than touch fragments. loop_enter: nor does the body, and the interpreter needs no
+  // answers in it that the loop's own does not cover.
+  bool plain = false;
+  bool inside_plain = false;  // in the body of such a loop, or its head
+  int join = -1;              // branch, loop_enter: where all ways meet
+  int loop = -1;              // loop_enter: index into Code::loops
   const program::Instr* instr = nullptr;
   std::string place;  // "consumer.0.3.1: mma_wait 1"
 
@@ -83,6 +87,7 @@ struct Code {
   std::vector<Step> steps;
   std::vector<PatternUse> uses;
   std::vector<LoopRange> loops;
+  std::vector<Bits> live;  // by step: fragments that may be read from there on before they are written
 };
 
 // The loop of this depth around a step; -1: none.

@@ -201,4 +201,143 @@ Interval Decider::range(int lane, int id) const {
   return {std::max(result.low, sum.low), std::min(result.high, sum.high)};
 }
 
+// --- sums and their parts ----------------------------------------------------------------------------------------
+
+namespace {
+
+bool open_below(std::int64_t low) { return low <= -no_limit; }
+bool open_above(std::int64_t high) { return high >= no_limit; }
+
+Interval times(Interval one, std::int64_t factor) {
+  if (factor < 0) std::swap(one.low, one.high);
+  const auto by = [&](std::int64_t limit) {
+    return std::abs(limit) < no_limit ? limit * factor : (limit < 0) == (factor > 0) ? -no_limit : no_limit;
+  };
+  return {by(one.low), by(one.high)};
+}
+
+Interval plus(const Interval& a, const Interval& b) {
+  return {open_below(a.low) || open_below(b.low) ? -no_limit : a.low + b.low,
+          open_above(a.high) || open_above(b.high) ? no_limit : a.high + b.high};
+}
+
+// A sum that stands as one unknown, of parts that do not depend on counters.
+class Sum {
+ public:
+  Sum(const Model& model, State& state, const Symbol& symbol) : model_(model), state_(state), symbol_(symbol) {}
+
+  bool agree() {
+    const Linear& sum = model_.terms.atom(symbol_.atom).args[0];
+    for (const auto& [atom, coefficient] : sum.terms) add(atom, coefficient);
+    Interval whole{sum.constant, sum.constant};
+    for (const Part& part : parts_) whole = plus(whole, times(part.known, part.coefficient));
+    if (!narrow(symbol_.value, 0, whole)) return false;
+    const Interval total = of(symbol_.value, 0);
+    for (const Part& part : parts_) {
+      if (part.x < 0) continue;
+      Interval rest = plus(total, {-sum.constant, -sum.constant});
+      for (const Part& other : parts_) {
+        if (&other != &part) rest = plus(rest, times(other.known, -other.coefficient));
+      }
+      if (!narrow(part.x, part.y, quotient(rest, part.coefficient))) return false;
+    }
+    return negation_agrees();
+  }
+
+ private:
+  const Model& model_;
+  State& state_;
+  const Symbol& symbol_;
+
+  // coefficient * (x - y), of zone variables; two parts with opposite coefficients are one, since their difference
+  // may be known where they are not.
+  struct Part {
+    std::int64_t coefficient = 1;
+    int x = -1;  // -1: only bounds are known
+    int y = 0;
+    Interval known;
+  };
+  std::vector<Part> parts_;
+
+  void add(int atom, std::int64_t coefficient) {
+    const Symbol* symbol = find(atom);
+    Part part{coefficient, symbol == nullptr ? -1 : symbol->value, 0, known(atom)};
+    const auto opposite = std::find_if(parts_.begin(), parts_.end(), [&](const Part& other) {
+      return other.coefficient == -coefficient && other.x >= 0 && other.y == 0;
+    });
+    if (symbol == nullptr || opposite == parts_.end()) {
+      parts_.push_back(part);
+      return;
+    }
+    opposite->y = part.x;
+    const Interval apart = plus(opposite->known, times(part.known, -1));
+    const Interval together = of(opposite->x, opposite->y);
+    opposite->known = {std::max(apart.low, together.low), std::min(apart.high, together.high)};
+  }
+
+  // The same sum with all signs turned is another unknown: which one is asked for depends on the counter beside it.
+  bool negation_agrees() {
+    const Linear negation = times(model_.terms.atom(symbol_.atom).args[0], -1);
+    for (const Symbol& other : state_.symbols) {
+      const Atom& atom = model_.terms.atom(other.atom);
+      const bool is_sum = atom.kind == Atom::Kind::opaque && atom.function == Function::add;
+      if (!is_sum || other.item != symbol_.item || !(atom.args[0] == negation)) continue;
+      if (!narrow(other.value, 0, times(of(symbol_.value, 0), -1))) return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] const Symbol* find(int id) const {
+    const Atom& atom = model_.terms.atom(id);
+    const std::int64_t item = atom.uses_item ? symbol_.item : -1;
+    for (const Symbol& symbol : state_.symbols) {
+      if (symbol.pattern == atom.pattern && symbol.item == item && symbol.holes.empty()) return &symbol;
+    }
+    return nullptr;
+  }
+
+  [[nodiscard]] Interval known(int id) const {
+    Interval result = model_.terms.bounds(Linear{0, {{id, 1}}}, Scope{});
+    if (const Symbol* symbol = find(id)) {
+      const Interval found = of(symbol->value, 0);
+      result = {std::max(result.low, found.low), std::min(result.high, found.high)};
+    }
+    return result;
+  }
+
+  [[nodiscard]] Interval of(int x, int y) const {
+    const std::int32_t low = state_.zone.bound(y, x);
+    const std::int32_t high = state_.zone.bound(x, y);
+    return {low == Zone::unbounded ? -no_limit : -std::int64_t{low}, high == Zone::unbounded ? no_limit : high};
+  }
+
+  // The integers n with factor * n in the interval.
+  static Interval quotient(Interval interval, std::int64_t factor) {
+    if (factor < 0) interval = times(interval, -1);
+    const std::int64_t by = std::abs(factor);
+    return {open_below(interval.low) ? -no_limit : -floor_div(-interval.low, by),
+            open_above(interval.high) ? no_limit : floor_div(interval.high, by)};
+  }
+
+  bool narrow(int x, int y, const Interval& to) {  // x - y
+    constexpr std::int64_t large = INT32_MAX / 4;
+    if (to.low > -large && !state_.zone.constrain(y, x, -to.low)) return false;
+    return to.high >= large || state_.zone.constrain(x, y, to.high);
+  }
+};
+
+}  // namespace
+
+bool sums_agree(const Model& model, State& state) {
+  constexpr int rounds = 3;  // one narrowing may allow the next; stopping early loses nothing but precision
+  for (int round = 0; round < rounds; ++round) {
+    for (const Symbol& symbol : state.symbols) {
+      const Atom& atom = model.terms.atom(symbol.atom);
+      const bool is_sum = atom.kind == Atom::Kind::opaque && atom.function == Function::add && !atom.uses_counter;
+      if (is_sum && !Sum(model, state, symbol).agree()) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace pipethreader::verify

@@ -48,4 +48,8 @@ class Decider {
   [[nodiscard]] Interval range(int lane, int atom) const;
 };
 
+// Carries what is known of integers over to the sums of them that stand as one unknown, and back; false when they
+// contradict each other, so that nothing runs that way.
+[[nodiscard]] bool sums_agree(const Model& model, State& state);
+
 }  // namespace pipethreader::verify

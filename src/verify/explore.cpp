@@ -19,14 +19,15 @@ struct Node {
 
 }  // namespace
 
-bool take(State& state, const OpenDecision& decision, bool yes) {
+bool take(const Model& model, State& state, const OpenDecision& decision, bool yes) {
   if (decision.next_item) {
     yes ? void(++state.items) : void(state.items_end = true);
     return true;
   }
   const OpenPoint& point = decision.point;
-  return yes ? state.zone.constrain(point.x, point.y, point.limit)
-             : state.zone.constrain(point.y, point.x, -point.limit - 1);
+  const bool possible = yes ? state.zone.constrain(point.x, point.y, point.limit)
+                            : state.zone.constrain(point.y, point.x, -point.limit - 1);
+  return possible && sums_agree(model, state);
 }
 
 Exploration explore(const Model& model, std::int64_t budget) {
@@ -61,7 +62,7 @@ Exploration explore(const Model& model, std::int64_t budget) {
     }
     for (const bool yes : {true, false}) {
       State next = state;
-      if (!take(next, *decision, yes)) continue;
+      if (!take(model, next, *decision, yes)) continue;
       const int step = state.lanes[static_cast<std::size_t>(decision->lane)].step;
       nodes.push_back({node, {decision->lane, step, yes}});
       waiting.emplace_back(std::move(next), static_cast<std::int64_t>(nodes.size()) - 1);

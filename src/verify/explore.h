@@ -26,6 +26,6 @@ struct Exploration {
 [[nodiscard]] Exploration explore(const Model& model, std::int64_t budget);
 
 // Takes the answer in the state; false when that contradicts what is known.
-[[nodiscard]] bool take(State& state, const OpenDecision& decision, bool yes);
+[[nodiscard]] bool take(const Model& model, State& state, const OpenDecision& decision, bool yes);
 
 }  // namespace pipethreader::verify

@@ -81,6 +81,11 @@ Machine::Progress Machine::advance(int index) {
       self.step = now.target;
       return Progress::advanced;
     case Do::loop_enter: {
+      if (now.plain && all_ways_alike(index, now)) {
+        answer_no(index, self.step);
+        self.step = now.join;
+        return Progress::advanced;
+      }
       OpenPoint point;
       const auto start = decider_.value(index, now.start, point);
       if (!start) {
@@ -132,7 +137,8 @@ Machine::Progress Machine::next_item(int index, const Step& now) {
 
 Machine::Progress Machine::decide(int index, const Step& now) {
   LaneState& self = lane(index);
-  if (now.plain && now.question.kind != Question::Kind::constant && both_ways_alike(index, now)) {
+  const bool open = now.what == Do::branch && now.question.kind != Question::Kind::constant;
+  if (now.plain && open && all_ways_alike(index, now)) {
     answer_no(index, self.step);
     self.step = now.join;
     return Progress::advanced;
@@ -157,53 +163,74 @@ Machine::Progress Machine::decide(int index, const Step& now) {
   return Progress::advanced;
 }
 
-// A branch that only touches fragments, without fault on either side and with the same fragments written behind it,
-// needs no decision.
-bool Machine::both_ways_alike(int index, const Step& now) {
+// A branch or a loop that only touches fragments, without fault on any way, needs no decision: what is surely written
+// behind it is what every way writes. Where something that only some ways write is read later, it does need one.
+bool Machine::all_ways_alike(int index, const Step& now) {
   LaneState& self = lane(index);
   const Bits before = self.defined;
-  const bool otherwise = pass(index, now.target, now.join);
-  const Bits after = std::exchange(self.defined, before);
-  const bool then = pass(index, self.step + 1, now.join);
-  const bool alike = otherwise && then && self.defined == after && !fault_;
-  if (!alike) self.defined = before;
+  const int from = self.step;
+  Bits touched = before;
+  bool alike = now.what == Do::branch ? pass_branch(index, from, touched) : pass(index, from, now.join, touched);
   fault_.reset();
+  touched.remove(self.defined);
+  touched &= model_.code(index).live[at(now.join)];
+  alike = alike && touched.empty();
+  if (!alike) self.defined = before;
   return alike;
 }
 
-// For a witness: a branch that needs no decision goes its other way, and so do those on that way.
+// For a witness: a branch that needs no decision goes its other way, and so do those on that way; a loop that needs
+// none ends at once.
 void Machine::answer_no(int index, int branch) {
   if (answers_ == nullptr) return;
   const auto& steps = model_.code(index).steps;
+  const auto answer = [&](const Step& step) {
+    if (!step.decided_by_constants) (*answers_)[at(index)].push_back(0);
+  };
   const int join = steps[at(branch)].join;
-  for (int s = branch; s < join; s = steps[at(s)].what == Do::branch ? steps[at(s)].target : s + 1) {
-    const bool decides = steps[at(s)].what == Do::branch && !steps[at(s)].decided_by_constants;
-    if (decides) (*answers_)[at(index)].push_back(0);
-    if (steps[at(s)].what == Do::jump) break;
+  for (int s = branch; s < join;) {
+    const Step& now = steps[at(s)];
+    if (now.what == Do::branch) answer(now);
+    if (now.what == Do::loop_enter) answer(steps[at(s) + 1]);
+    if (now.what == Do::jump) break;
+    s = now.what == Do::branch ? now.target : now.what == Do::loop_enter ? now.join : s + 1;
   }
 }
 
-// Touches the fragments of a side of such a branch; false at a fault or where it branches differently again.
-bool Machine::pass(int index, int from, int to) {
+// Touches the fragments of such steps. Left as defined is what every way through them writes, `touched` gains what any
+// does; false at a fault.
+bool Machine::pass(int index, int from, int to, Bits& touched) {
   const auto& steps = model_.code(index).steps;
   for (int s = from; s < to && !fault_;) {
     const Step& now = steps[at(s)];
     if (now.what == Do::jump) {
       s = now.target;
-      continue;
-    }
-    if (now.what == Do::branch) {
-      const Bits before = lane(index).defined;
-      if (!pass(index, s + 1, now.join)) return false;
-      const Bits after = std::exchange(lane(index).defined, before);
-      if (!pass(index, now.target, now.join) || !(lane(index).defined == after)) return false;
+    } else if (now.what == Do::branch) {
+      if (!pass_branch(index, s, touched)) return false;
       s = now.join;
-      continue;
+    } else if (now.what == Do::loop_enter) {
+      // Perhaps never; and a second time finds more written than the first.
+      const Bits before = lane(index).defined;
+      if (!pass(index, s + 2, now.join - 1, touched)) return false;
+      lane(index).defined = before;
+      s = now.join;
+    } else {
+      touch_fragments(index, now);
+      for (const int fragment : now.writes) touched.set(fragment);
+      ++s;
     }
-    touch_fragments(index, now);
-    ++s;
   }
   return !fault_;
+}
+
+bool Machine::pass_branch(int index, int branch, Bits& touched) {
+  const Step& now = model_.code(index).steps[at(branch)];
+  const Bits before = lane(index).defined;
+  if (!pass(index, branch + 1, now.join, touched)) return false;
+  const Bits then = std::exchange(lane(index).defined, before);
+  if (!pass(index, now.target, now.join, touched)) return false;
+  lane(index).defined &= then;
+  return true;
 }
 
 Machine::Progress Machine::execute(int index, const Step& now) {
@@ -333,7 +360,9 @@ std::string Machine::waits_for(int index) const {
     return text.empty() ? std::string("nobody") : text;
   };
   if (self.mode == LaneMode::meeting) {
-    return fmt::format("{} participants, arrived: {}", model_.meetings[at(self.meeting)].participants,
+    const auto* sync = std::get_if<BarrierSync>(&step(index).instr->op);
+    return fmt::format("the {} participants of {} (arrived: {})", model_.meetings[at(self.meeting)].participants,
+                       sync == nullptr ? "the cluster" : "barrier " + model_.program[sync->barrier].name,
                        lanes_of(state_.arrived[at(self.meeting)]));
   }
   const auto ring = [&](RingId id, int lag, bool full) {

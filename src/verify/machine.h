@@ -59,9 +59,10 @@ class Machine {
 
   Progress advance(int lane);
   Progress decide(int lane, const Step& step);
-  [[nodiscard]] bool both_ways_alike(int lane, const Step& step);
+  [[nodiscard]] bool all_ways_alike(int lane, const Step& step);
   void answer_no(int lane, int branch);
-  [[nodiscard]] bool pass(int lane, int from, int to);
+  [[nodiscard]] bool pass(int lane, int from, int to, Bits& touched);
+  [[nodiscard]] bool pass_branch(int lane, int branch, Bits& touched);
   Progress next_item(int lane, const Step& step);
   Progress execute(int lane, const Step& step);
   void end(int lane);

@@ -1,6 +1,7 @@
 #include "verify/model.h"
 
 #include <algorithm>
+#include <map>
 
 namespace pipethreader::verify {
 namespace {
@@ -35,6 +36,7 @@ Model::Model(const Program& p, Terms& t, Compiled c, std::int64_t largest)
   add_locations();
   add_rings();
   add_meetings();
+  find_askers();
   choose_thresholds(largest);
   find_comparisons();
   for (Location& location : locations) {
@@ -191,6 +193,82 @@ void Model::add_meetings() {
     for (int lane = 0; lane < lanes; ++lane) {
       of_block.push_back(block_of(lane) == block ? -1 : add({Event::Kind::remote, block, 0, 0, 0, lane}));
     }
+  }
+}
+
+namespace {
+
+// What a lane's code has to do with.
+struct Dealings {
+  std::vector<bool> touches;  // by BufferId
+  std::vector<bool> writes;   // by BufferId
+  std::vector<bool> meets;    // by BarrierId; last: the cluster
+};
+
+Dealings dealings_of(const Program& program, const Code& code) {
+  Dealings result;
+  result.touches.resize(program.buffers.size());
+  result.writes.resize(program.buffers.size());
+  result.meets.resize(program.barriers.size() + 1);
+  for (const Step& step : code.steps) {
+    if (step.instr == nullptr) continue;
+    for (const SharedAccess& access : step.shared) {
+      result.touches[at(access.ref.buffer.index)] = true;
+      if (kind_of(*step.instr).read < 0) result.writes[at(access.ref.buffer.index)] = true;
+    }
+    if (const auto* sync = std::get_if<BarrierSync>(&step.instr->op)) result.meets[at(sync->barrier.index)] = true;
+    if (const auto* arrive = std::get_if<BarrierArrive>(&step.instr->op))
+      result.meets[at(arrive->barrier.index)] = true;
+    if (std::holds_alternative<ClusterSync>(step.instr->op)) result.meets.back() = true;
+  }
+  return result;
+}
+
+}  // namespace
+
+// Who touches a buffer, uses a ring or meets at a barrier asks about its events; only who writes a buffer asks about
+// reads of it. What is multicast concerns lanes of all blocks.
+void Model::find_askers() {
+  std::vector<Dealings> dealings;
+  for (const Code& code : compiled.codes) dealings.push_back(dealings_of(program, code));
+  const auto asks = [&](const Event& event, int lane) {
+    const Dealings& own = dealings[at(lane)];
+    const bool same_block = block_of(lane) == event.block;
+    const auto multicast = [&](RingId ring) { return ring.valid() && program[ring].multicast; };
+    switch (event.kind) {
+      case Event::Kind::write:
+      case Event::Kind::fence:
+      case Event::Kind::read:
+      case Event::Kind::mma_read:
+      case Event::Kind::store_read: {
+        const std::size_t buffer = at(event.object);
+        const bool concerned = same_block || multicast(program.buffers[buffer].ring);
+        const bool any_access = event.kind == Event::Kind::write || event.kind == Event::Kind::fence;
+        return concerned && (any_access ? own.touches : own.writes)[buffer];
+      }
+      case Event::Kind::full:
+      case Event::Kind::empty:
+      case Event::Kind::full_wait:
+      case Event::Kind::empty_wait:
+        return (same_block || multicast(RingId(at(event.object)))) && uses_ring[at(lane)][at(event.object)];
+      case Event::Kind::meeting:
+        return event.object < 0 ? own.meets.back() : same_block && own.meets[at(event.object)];
+      case Event::Kind::remote:
+        return true;
+    }
+    return true;
+  };
+  std::map<std::vector<int>, Bits> by_lanes;
+  for (std::size_t e = 0; e < events.size(); ++e) {
+    std::vector<int> asking;
+    for (int lane = 0; lane < lanes; ++lane) {
+      if (asks(events[e], lane)) asking.push_back(lane);
+    }
+    auto group = by_lanes.try_emplace(std::move(asking), static_cast<int>(events.size())).first;
+    group->second.set(static_cast<int>(e));
+  }
+  for (auto& [asking, members] : by_lanes) {
+    if (!asking.empty()) askers.push_back({asking, std::move(members)});
   }
 }
 

@@ -58,6 +58,12 @@ struct MeetingPlace {
   int gathering = 0;  // set
 };
 
+// Events that only these lanes ever ask about: whether they are behind them.
+struct Askers {
+  std::vector<int> lanes;
+  Bits events;
+};
+
 struct Model {
   // `largest`: constants up to it that conditions compare with are told apart.
   Model(const program::Program& program, Terms& terms, Compiled compiled, std::int64_t largest);
@@ -74,6 +80,7 @@ struct Model {
   std::vector<RingSlot> ring_slots;      // block, ring, slot
   std::vector<MeetingPlace> meetings;    // block, barrier, index; last: the cluster's
   std::vector<std::vector<int>> remote;  // by block, lane
+  std::vector<Askers> askers;            // together all events
   int sets = 0;
   int largest_value = 8;       // beyond it integers are not told apart
   int largest_difference = 8;  // nor are their differences beyond this
@@ -119,6 +126,7 @@ struct Model {
   void add_locations();
   void add_rings();
   void add_meetings();
+  void find_askers();
   void choose_thresholds(std::int64_t largest);
   void find_comparisons();
   void note_comparison(int kind, int other);

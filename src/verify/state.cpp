@@ -103,7 +103,30 @@ bool is_past(const Model& model, const State& state, int lane, const Symbol& sym
 
 namespace {
 void extrapolate(const Model& model, State& state);
+
+// An event that everyone who may ask knows matters no more until it happens again: all answers are yes. That a phase is
+// over behind all waits of the one before is asked of the arrivals so far, which must know it too.
+void forget_known(const Model& model, State& state) {
+  for (const Askers& askers : model.askers) {
+    Bits known = askers.events;
+    known &= state.active;
+    for (const int lane : askers.lanes) state.sets.keep_common(model.known(lane), known);
+    if (known.empty()) continue;
+    for (std::size_t s = 0; s < model.ring_slots.size(); ++s) {
+      const RingSlot& slot = model.ring_slots[s];
+      const auto unless_arrived = [&](const PhaseState& phase, const Bits& waits, int gathering) {
+        if (phase.arrivals == 0 && !phase.announced) return;
+        waits.for_each([&](int event) {
+          if (!state.sets.has(gathering, event)) known.reset(event);
+        });
+      };
+      unless_arrived(state.slots[s].full, slot.all_full_waits, slot.full_gathering);
+      unless_arrived(state.slots[s].empty, slot.all_empty_waits, slot.empty_gathering);
+    }
+    state.active.remove(known);
+  }
 }
+}  // namespace
 
 void tidy(const Model& model, State& state) {
   const std::int64_t first = state.first_item();
@@ -127,6 +150,7 @@ void tidy(const Model& model, State& state) {
   }
   state.symbols = std::move(kept);
   extrapolate(model, state);
+  forget_known(model, state);
 }
 
 namespace {
@@ -196,7 +220,7 @@ class Encoder {
   const Model& model_;
   const State& state_;
   std::string text_;
-  std::vector<std::int64_t> foremost_;  // by ring: the largest cursor
+  std::vector<std::vector<std::int64_t>> foremost_;  // by block, ring: the largest cursor
   std::vector<int> event_order_;
   std::vector<int> set_order_;
 
@@ -211,17 +235,22 @@ class Encoder {
     text_.append(bytes, sizeof value);
   }
 
+  // Blocks fill their own rings independently, one perhaps more often than the other, and multicast ones together.
   void find_foremost() {
+    foremost_.assign(at(model_.blocks), std::vector<std::int64_t>(model_.program.rings.size(), 0));
     for (std::size_t r = 0; r < model_.program.rings.size(); ++r) {
-      std::int64_t most = 0;
-      for (const LaneState& lane : state_.lanes) most = std::max(most, lane.cursors[r]);
-      foremost_.push_back(most);
+      for (int lane = 0; lane < model_.lanes; ++lane) {
+        for (int block = 0; block < model_.blocks; ++block) {
+          if (block != model_.block_of(lane) && !model_.program.rings[r].multicast) continue;
+          foremost_[at(block)][r] = std::max(foremost_[at(block)][r], state_.lanes[at(lane)].cursors[r]);
+        }
+      }
     }
   }
 
   // The slot that the foremost cursor's fill + i uses.
-  [[nodiscard]] int rotated(std::size_t ring, int i) const {
-    return static_cast<int>((foremost_[ring] + i) % model_.program.rings[ring].depth);
+  [[nodiscard]] int rotated(int block, std::size_t ring, int i) const {
+    return static_cast<int>((foremost_[at(block)][ring] + i) % model_.program.rings[ring].depth);
   }
 
   void order_places() {
@@ -240,7 +269,7 @@ class Encoder {
     for (int block = 0; block < model_.blocks; ++block) {
       for (std::size_t r = 0; r < model_.program.rings.size(); ++r) {
         for (int i = 0; i < model_.program.rings[r].depth; ++i) {
-          const int s = rotated(r, i);
+          const int s = rotated(block, r, i);
           const int index = model_.ring_slot(block, program::RingId(r), s);
           const RingSlot& slot = model_.ring_slots[at(index)];
           const auto odd = [&](std::int64_t last) {
@@ -312,7 +341,7 @@ class Encoder {
     number(lane.item - first);
     number(lane.meeting);
     for (std::size_t r = 0; r < lane.cursors.size(); ++r) {
-      if (model_.uses_ring[at(index)][r]) number(lane.cursors[r] - foremost_[r]);
+      if (model_.uses_ring[at(index)][r]) number(lane.cursors[r] - foremost_[at(model_.block_of(index))][r]);
     }
     for (const LoopFrame& frame : lane.frames) number(frame.residue);
     encode_fragments(lane.defined);
@@ -339,14 +368,14 @@ class Encoder {
   void encode_rings(int block) {
     for (std::size_t r = 0; r < model_.program.rings.size(); ++r) {
       for (int i = 0; i < model_.program.rings[r].depth; ++i) {
-        const int s = rotated(r, i);
+        const int s = rotated(block, r, i);
         const SlotState& slot = state_.slots[at(model_.ring_slot(block, program::RingId(r), s))];
-        encode_phase(slot.full, foremost_[r]);
-        encode_phase(slot.empty, foremost_[r]);
+        encode_phase(slot.full, foremost_[at(block)][r]);
+        encode_phase(slot.empty, foremost_[at(block)][r]);
         for (const int buffer : model_.buffers_of_ring[r]) {
           const int location = model_.location(block, program::BufferId(at(buffer)), s);
           for (int atom = 0; atom < model_.compiled.atom_counts[at(buffer)]; ++atom) {
-            encode_content(state_.contents[at(location + atom)], foremost_[r]);
+            encode_content(state_.contents[at(location + atom)], foremost_[at(block)][r]);
           }
         }
       }

@@ -89,7 +89,7 @@ struct State {
   [[nodiscard]] std::int64_t first_item() const;  // the least that a lane is in
 };
 
-// Forgets what no lane can ask for again, and what is too large to be told apart.
+// Forgets what no lane can ask for again, what is too large to be told apart, and what all who may ask know.
 void tidy(const Model& model, State& state);
 
 [[nodiscard]] std::string encode(const Model& model, const State& state);

@@ -32,10 +32,10 @@ Walk walk(const Model& model, const std::vector<Turn>& way) {
     bool yes = same != way.end() && same->yes;
     if (same != way.end()) turn = std::next(same);
     State before = walk.state;
-    if (!take(walk.state, *decision, yes)) {
+    if (!take(model, walk.state, *decision, yes)) {
       walk.state = std::move(before);
       yes = !yes;
-      static_cast<void>(take(walk.state, *decision, yes));
+      static_cast<void>(take(model, walk.state, *decision, yes));
     }
     walk.decisions.push_back(yes ? 1 : 0);
   }

@@ -6,9 +6,13 @@
 #include <map>
 #include <random>
 
+#include "device/device.h"
 #include "driver/pipeline.h"
 #include "interpret/interpret.h"
+#include "kernel/kernel.h"
 #include "oracle/oracle.h"
+#include "program/program.h"
+#include "support/compiled/compiled_programs.h"
 #include "support/random_kernel.h"
 
 namespace pipethreader {
@@ -24,13 +28,17 @@ driver::Choices random_choices(std::uint64_t seed) {
   const auto pick = [&](std::initializer_list<int> from) { return *(from.begin() + random() % from.size()); };
   driver::Choices choices;
   choices.partition.lanes = pick({1, 2, 2, 3});
-  choices.partition.row = 64 * choices.partition.lanes * pick({1, 1, 2});
+  // A copy takes at most 256 rows.
+  choices.partition.row = 64 * choices.partition.lanes * (choices.partition.lanes == 3 ? 1 : pick({1, 1, 2}));
   choices.partition.column = pick({32, 64, 128});
   choices.partition.stream = pick({16, 32, 64, 48});
   choices.partition.order = static_cast<partition::Order>(pick({0, 1, 2}));
   choices.partition.raster = pick({1, 2, 8});
   choices.schedule.overlap = static_cast<schedule::Overlap>(pick({0, 1, 2}));
   choices.schedule.depth = pick({2, 3});
+  choices.schedule.turns = pick({0, 0, 1}) == 1;
+  choices.schedule.staged_stores = pick({0, 0, 1}) == 1;
+  choices.partition.cluster = pick({1, 1, 1, 1, 2});
   return choices;
 }
 
@@ -48,27 +56,9 @@ struct Outcome {
   std::string failure;  // empty: right
   bool product = false;
   bool specialised = false;
+  bool too_large = false;  // the first choice for the proof's budget
   std::string reason;
 };
-
-interpret::Arguments arguments_for(const program::Program& program, const kernel::Kernel& kernel,
-                                   const oracle::Inputs& inputs) {
-  interpret::Arguments arguments;
-  for (const program::Param& param : program.params) {
-    double value = 0;
-    for (std::size_t i = 0; i < kernel.dims.size(); ++i) {
-      if (kernel.dims[i].name == param.name) value = static_cast<double>(inputs.sizes[i]);
-    }
-    for (std::size_t i = 0; i < kernel.scalars.size(); ++i) {
-      if (kernel.scalars[i].name == param.name) value = inputs.scalars[i];
-    }
-    arguments.params.push_back(value);
-  }
-  for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
-    arguments.tensors.push_back(kernel.tensors[t].output ? std::vector<double>{} : inputs.tensors[t].values);
-  }
-  return arguments;
-}
 
 Outcome try_kernel(const testing::RandomKernel& random, const device::Device& device) {
   Outcome outcome;
@@ -100,7 +90,7 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
   if (!lowered) return failed("lower", lowered.error().format());
   auto inputs = oracle::random_inputs(*checked, sizes, random.seed, random.ranges);
   if (!inputs) return failed("inputs", inputs.error().format());
-  const std::vector<double> params = arguments_for(lowered->program, *checked, *inputs).params;
+  const std::vector<double> params = test::arguments_for(lowered->program, *checked, *inputs).params;
   for (const program::ExprId requirement : lowered->program.requirements) {
     if (program::evaluate(lowered->program, requirement, params) != 0) continue;
     choices.bulk = false;  // what a plan keeps for such sizes
@@ -113,12 +103,13 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
   auto printed = driver::prove_and_print(lowered->program);
   if (!printed && printed.error().format().find("not proved within") != std::string::npos) {
     // Too large for the proof's budget: like the compiler, the next candidate.
+    outcome.too_large = true;
     lowered = driver::lower_kernel(*fixed, device, plain_choices());
     if (!lowered) return failed("lower again", lowered.error().format());
     printed = driver::prove_and_print(lowered->program);
   }
   if (!printed) return failed("prove", printed.error().format() + "\n" + program::print(lowered->program));
-  interpret::Arguments arguments = arguments_for(lowered->program, *checked, *inputs);
+  interpret::Arguments arguments = test::arguments_for(lowered->program, *checked, *inputs);
   interpret::RunOptions options;
   options.seed = random.seed;
   options.interleaving = random.seed % 2 == 0 ? interpret::Interleaving::adversarial : interpret::Interleaving::random;
@@ -126,13 +117,8 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
   if (!ran) return failed("interpret", ran.error().format() + "\n" + program::print(lowered->program));
   auto expected = oracle::evaluate(*checked, *inputs, oracle::Partition::fixed(16));
   if (!expected) return failed("oracle", expected.error().format());
-  std::vector<std::vector<double>> actual;
-  for (std::size_t t = 0; t < checked->tensors.size(); ++t) {
-    if (checked->tensors[t].output) actual.push_back(arguments.tensors[t]);
-  }
-  const auto report = oracle::compare(*expected, actual);
-  if (!report) return failed("compare", report.error().format());
-  if (!report->ok()) return failed("compare", report->format() + "\n" + program::print(lowered->program));
+  const std::string different = test::difference(*checked, *expected, arguments);
+  if (!different.empty()) return failed("compare", different + "\n" + program::print(lowered->program));
   return outcome;
 }
 
@@ -141,20 +127,51 @@ TEST(CompileRandom, AgreesWithTheOracle) {
   ASSERT_TRUE(device) << device.error().format();
   const std::uint64_t first = from_environment("PIPETHREADER_RANDOM_FIRST", 1);
   const std::uint64_t count = from_environment("PIPETHREADER_RANDOM_COUNT", 200 / PIPETHREADER_TEST_DIVISOR);
+  std::map<std::string, std::uint64_t> made_of;
+  std::map<std::string, std::uint64_t> reasons;
   std::uint64_t products = 0;
   std::uint64_t specialised = 0;
   std::uint64_t failures = 0;
+  std::uint64_t too_large = 0;
+  std::uint64_t sizes = 0;
+  std::uint64_t aligned = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    const Outcome outcome = try_kernel(testing::random_kernel(seed), *device);
+    const testing::RandomKernel random = testing::random_kernel(seed);
+    const Outcome outcome = try_kernel(random, *device);
+    for (const std::string& feature : random.features) ++made_of[feature];
+    if (random.features.contains("ragged") || random.features.contains("dynamic")) ++made_of["ragged or dynamic"];
+    sizes += static_cast<std::uint64_t>(random.all_sizes);
+    aligned += static_cast<std::uint64_t>(random.aligned_sizes);
     products += outcome.product ? 1 : 0;
     specialised += outcome.product && outcome.specialised ? 1 : 0;
-    if (from_environment("PIPETHREADER_RANDOM_VERBOSE", 0) != 0) fmt::print("{} {}\n", seed, outcome.reason);
+    if (outcome.product && !outcome.specialised) ++reasons[outcome.reason];
+    if (from_environment("PIPETHREADER_RANDOM_VERBOSE", 0) != 0)
+      fmt::print("{}{} {}\n", seed, outcome.too_large ? " too large for the first proof" : "", outcome.reason);
+    too_large += outcome.too_large ? 1 : 0;
     failures += outcome.failure.empty() ? 0 : 1;
     EXPECT_TRUE(outcome.failure.empty()) << outcome.failure;
     if (failures > 200) break;
   }
-  fmt::print("{} kernels, {} wrong or rejected; {} with products, {} of them specialised\n", count, failures, products,
-             specialised);
+  fmt::print("{} kernels, {} wrong or rejected; {} with products, {} of them specialised; {} of {} sizes aligned\n",
+             count, failures, products, specialised, aligned, sizes);
+  for (const auto& [reason, times] : reasons) fmt::print("  {} generic: {}\n", times, reason);
+  if (count < 100) return;  // shares of a few kernels say nothing
+  EXPECT_LE(200 * too_large, count) << "proofs of first choices that went over their budget";
+  EXPECT_GE(100 * specialised, 90 * products);
+  EXPECT_GE(100 * aligned, 75 * sizes);
+  EXPECT_LE(100 * aligned, 90 * sizes);
+  const auto expect_share = [&](const std::string& feature, std::uint64_t percent) {
+    EXPECT_GE(100 * made_of[feature], percent * count) << feature;
+  };
+  expect_share("product", 80);
+  expect_share("chained", 30);
+  expect_share("carried", 30);
+  expect_share("mask", 30);
+  expect_share("ragged or dynamic", 20);
+  expect_share("ragged", 20);
+  expect_share("dynamic", 20);
+  expect_share("window", 12);
+  expect_share("unaligned", 2);
 }
 
 }  // namespace

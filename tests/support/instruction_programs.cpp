@@ -367,6 +367,31 @@ role worker: computer instances 2 {{
 )",
                                     name, type, cols, type, cols, layout, type, cols, cols),
                         {200}});
+  programs.push_back({"global_guarded_by_data",
+                      R"(program global_guarded_by_data
+
+blocks_per_unit 2
+dim M: i32
+tensor X: f16[M, 88]
+tensor Len: i32[M]
+output Y: f16[M, 88]
+var item, row
+layout tile = accumulator [64, 64]
+layout rows = slice tile [0]
+fragment x: f16 on tile of worker
+fragment len: i32 on rows of worker
+
+role worker: computer instances 1 {
+  for_work item in (M + 63) / 64 persistent {
+    let row = item * 64
+    load_global x = X[row + c0, c1] where row + c0 < M
+    load_global len = Len[row + c0] where row + c0 < M
+    store_global Y[row + c0, c1] where row + c0 < M && c1 < len[c0] * 8 && x[c0, c1] > 0.0_f16 from x
+    store_global Y[row + c0, c1 + 24] where row + c0 < M && c1 >= 40 from x
+  }
+}
+)",
+                      {100}});
   programs.push_back({"control",
                       R"(program control
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <type_traits>
 
+#include "program/expr_builder.h"
 #include "program/walk.h"
 
 namespace pipethreader::test {
@@ -20,7 +21,8 @@ template <class Op>
 constexpr bool removable = one_of<Op, RingWait, RingAcquire, RingCommit, RingRelease, RingAdvance, MmaWait, MmaCommit,
                                   BarrierSync, BarrierArrive, BulkStoreWait, ProxyFence, ClusterSync>;
 
-// Fragments that an instruction and all it holds read, and those it writes.
+// Fragments and variables (counted from `first_var`) that an instruction and all it holds read, and those it writes.
+constexpr int first_var = 1 << 20;
 struct Touched {
   std::vector<int> reads;
   std::vector<int> writes;
@@ -32,11 +34,13 @@ Touched touched_by(const Program& program, const Instr& instr) {
     for_each_expr(one, [&](ExprId expr) {
       for_each_part(program, expr, [&](const Expr& part) {
         if (part.kind == Expr::Kind::fragment) touched.reads.push_back(part.fragment.index);
+        if (part.kind == Expr::Kind::var) touched.reads.push_back(first_var + part.var.index);
       });
     });
     std::visit(
         [&](const auto& op) {
           using Op = std::remove_cvref_t<decltype(op)>;
+          if constexpr (one_of<Op, Let, For>) touched.writes.push_back(first_var + op.var.index);
           if constexpr (one_of<Op, Map, Reduce, Relayout, LoadGlobal, LoadShared>)
             touched.writes.push_back(op.target.index);
           if constexpr (one_of<Op, StoreGlobal, StoreShared, Relayout>) touched.reads.push_back(op.source.index);
@@ -57,9 +61,12 @@ Touched touched_by(const Program& program, const Instr& instr) {
 // Whether what one of two neighbours computes depends on their order. A product is asynchronous: whoever depends on
 // it must have waited, so its place among its neighbours is a matter of synchronisation.
 bool compute_in_order(const Program& program, const Instr& first, const Instr& second) {
-  if (std::holds_alternative<Mma>(first.op) || std::holds_alternative<Mma>(second.op)) return false;
-  const Touched a = touched_by(program, first);
-  const Touched b = touched_by(program, second);
+  Touched a = touched_by(program, first);
+  Touched b = touched_by(program, second);
+  if (std::holds_alternative<Mma>(first.op) || std::holds_alternative<Mma>(second.op)) {
+    for (std::vector<int>* touched : {&a.reads, &a.writes, &b.reads, &b.writes})
+      std::erase_if(*touched, [](int what) { return what < first_var; });
+  }
   const auto common = [](const std::vector<int>& x, const std::vector<int>& y) {
     return std::ranges::any_of(x, [&](int f) { return std::ranges::find(y, f) != y.end(); });
   };
@@ -90,8 +97,8 @@ class Mutator {
   const Program& original_;
   std::vector<Mutant> mutants_;
 
-  void change(std::string what, const std::function<void(Program&)>& edit) {
-    Mutant mutant{std::move(what), original_};
+  void change(std::string what, const std::function<void(Program&)>& edit, bool same_result = true) {
+    Mutant mutant{std::move(what), original_, same_result};
     edit(mutant.program);
     mutants_.push_back(std::move(mutant));
   }
@@ -114,6 +121,12 @@ class Mutator {
               Block& block = block_of(p, role, path);
               block.erase(block.begin() + static_cast<std::ptrdiff_t>(index));
             });
+            const auto twice = [&](Program& p) {
+              Block& block = block_of(p, role, path);
+              const Instr copy = block[index];
+              block.insert(block.begin() + static_cast<std::ptrdiff_t>(index), copy);
+            };
+            change(place + " done twice", twice, !std::holds_alternative<RingAdvance>(instr.op));
           }
         },
         instr.op);
@@ -126,6 +139,40 @@ class Mutator {
       });
     }
     for (const int by : {-1, 1}) change_numbers(role, instr, path, place, by);
+    change_control(role, instr, path, place);
+  }
+
+  // One role goes through a loop once more or less often, or takes the other branch.
+  void change_control(RoleId role, const Instr& instr, const Path& path, const std::string& place) {
+    const auto edit = [&](const std::string& what, const std::function<void(Instr&, ExprBuilder&)>& change_one) {
+      change(
+          place + what,
+          [&](Program& p) {
+            ExprBuilder builder(p);
+            change_one(block_of(p, role, path)[at(path.back().index)], builder);
+          },
+          false);
+    };
+    if (std::holds_alternative<For>(instr.op)) {
+      edit(" ends one later", [](Instr& i, ExprBuilder& b) {
+        auto& loop = std::get<For>(i.op);
+        loop.end = b.add(loop.end, loop.step);
+      });
+      edit(" ends one earlier", [](Instr& i, ExprBuilder& b) {
+        auto& loop = std::get<For>(i.op);
+        loop.end = b.sub(loop.end, loop.step);
+      });
+      edit(" begins one later", [](Instr& i, ExprBuilder& b) {
+        auto& loop = std::get<For>(i.op);
+        loop.begin = b.add(loop.begin, loop.step);
+      });
+    }
+    if (std::holds_alternative<If>(instr.op)) {
+      edit(" the other way round", [](Instr& i, ExprBuilder& b) {
+        auto& branch = std::get<If>(i.op);
+        branch.condition = b.logical_not(branch.condition);
+      });
+    }
   }
 
   // Every lag and every number of pending groups, by one.
@@ -140,10 +187,18 @@ class Mutator {
         if (seen++ != n) return;
         number += by;
         valid = number >= 0;
+        mutant.same_result = !names_a_fill(instr, what);
         mutant.change += fmt::format(" with {} {}", what, number);
       });
       if (valid) mutants_.push_back(std::move(mutant));
     }
+  }
+
+  // Not of waits, releases and pins: those only say when.
+  static bool names_a_fill(const Instr& instr, const std::string& what) {
+    const bool synchronises =
+        std::holds_alternative<RingWait>(instr.op) || std::holds_alternative<RingRelease>(instr.op);
+    return !synchronises && what.ends_with("lag") && what != "pin's lag";
   }
 
   template <class Visit>

@@ -1,5 +1,6 @@
-// Small damages to a device program, each one thing: a wait or an arrival taken away, a ring made shallower, neighbours
-// swapped, a count, a lag or a number of bytes changed. Some do no harm; those are rightly accepted.
+// Small damages to a device program, each one thing: a wait or an arrival taken away or done twice, a ring made
+// shallower, neighbours swapped, a count, a lag or a number of bytes changed, a loop that one role goes through once
+// more or less often, a branch the other way round. Some do no harm; those are rightly accepted.
 #pragma once
 
 #include <string>
@@ -14,6 +15,9 @@ namespace pipethreader::test {
 struct Mutant {
   std::string change;  // "consumer.0.3.1: without mma_wait"
   program::Program program;
+  // Unless it names another fill, which may be there as properly as the right one, or computes more or less: then what
+  // comes out is another computation's result.
+  bool same_result = true;
 };
 
 // Only changes of when things happen: neighbours are not swapped where the second needs what the first computes, since

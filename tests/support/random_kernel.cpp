@@ -12,7 +12,7 @@ std::string Generator::dim(const std::string& stem, int low, int high, bool keep
   const std::string name = fresh(stem);
   DimChoice choice;
   choice.size = dice_.between(low, high);
-  if (dice_.chance(15)) choice.size = std::clamp(8 * ((choice.size + 7) / 8), low, high);
+  if (aligned_ && !keeps_size) choice.size = std::clamp(choice.size / 8 * 8, 8, high);
   choice.is_static = dice_.chance(static_percent_);
   choice.keeps_size = keeps_size;
   dims_[name] = choice;
@@ -49,9 +49,13 @@ std::string Generator::input(const std::string& stem, const std::string& type, s
       all.push_back(axis);
     }
   }
-  if (axes.size() == 2 && dice_.chance(35)) {
+  const bool window = axes[0].extent.front() != '$' || axes[0].name.find(' ') != std::string::npos;
+  if (axes.size() == 2 && dice_.chance(window ? 5 : 35)) {  // windows mostly slide over rows
     std::swap(axes[0], axes[1]);
     feature("transposed");
+  }
+  for (auto& [dim, choice] : dims_) {
+    if (axes.size() >= 2 && axes.back().extent.find("$" + dim + "$") != std::string::npos) choice.contiguous = true;
   }
   all.insert(all.end(), axes.begin(), axes.end());
   std::string shape, index;
@@ -125,14 +129,48 @@ double Generator::total_work() const {
   return points * sum;
 }
 
+// Smaller, until it is quick to evaluate.
+void Generator::shrink() {
+  for (int round = 0; round < 16 && total_work() > 4e5; ++round) {
+    const double before = total_work();
+    for (auto& [name, choice] : dims_) {
+      const int least = aligned_ ? 8 : 4;
+      if (choice.keeps_size || choice.size <= least) continue;
+      choice.size = choice.size * 4 / 5;
+      if (aligned_) choice.size = choice.size / 8 * 8;
+      choice.size = std::max(least, choice.size);
+    }
+    for (double& w : work_) w *= 0.64;
+    if (total_work() >= before) break;
+  }
+}
+
+// Sizes that are not the length of rows may be any without harm to alignment.
+void Generator::make_ragged() {
+  if (!aligned_) return;
+  for (auto& [name, choice] : dims_) {
+    if (!choice.contiguous && !choice.keeps_size && dice_.chance(35)) choice.size -= dice_.between(1, 7);
+  }
+}
+
+void Generator::note_sizes() {
+  for (const auto& [name, choice] : dims_) {
+    feature(choice.is_static ? "static" : "dynamic");
+    if (choice.keeps_size) continue;
+    ++result_.all_sizes;
+    result_.aligned_sizes += choice.size % 8 == 0 ? 1 : 0;
+    if (choice.size % 16 != 0) feature("ragged");
+    if (choice.contiguous && choice.size % 8 != 0) feature("unaligned");
+  }
+}
+
 void Generator::render() {
   if (!group_.empty() && !result_.features.contains("gqa")) {
     require_.clear();
     dims_.erase(group_.substr(1, group_.size() - 2));
   }
+  note_sizes();
   for (auto& [name, choice] : dims_) {
-    feature(choice.is_static ? "static" : "dynamic");
-    if (choice.size % 8 != 0) feature("ragged");
     if (!choice.is_static) result_.sizes.push_back({name, static_cast<double>(choice.size)});
   }
   std::string text = fmt::format("kernel random_{}({})\n    -> ({}) {{\n", result_.seed, fmt::join(parameters_, ", "),
@@ -150,7 +188,8 @@ void Generator::render() {
 }
 
 RandomKernel Generator::make() {
-  type_ = dice_.pick(std::vector<std::string>{"f16", "f16", "f16", "f16", "bf16", "bf16", "bf16", "f32"});
+  aligned_ = dice_.chance(95);
+  type_ = dice_.chance(3) ? "f32" : dice_.pick(std::vector<std::string>{"f16", "f16", "f16", "bf16", "bf16"});
   static_percent_ = dice_.pick(std::vector<int>{0, 0, 30, 30, 30, 60, 100});
   if (dice_.chance(50)) batch_.push_back({"b", dim("B", 1, 3, true)});
   if (dice_.chance(45)) {
@@ -166,7 +205,7 @@ RandomKernel Generator::make() {
     }
   }
   for (const AxisChoice& axis : batch_) parallel_.push_back(fmt::format("{}: {}", axis.name, axis.extent));
-  rows_ = {"i", dim("S", 1, 48)};
+  rows_ = {"i", dim("S", 1, 144)};
   rows_parallel_ = batch_.empty() || dice_.chance(85);
   (rows_parallel_ ? parallel_ : inner_).push_back(fmt::format("i: {}", rows_.extent));
   if (!rows_parallel_) feature("inner_rows");
@@ -174,10 +213,10 @@ RandomKernel Generator::make() {
   const int parts = dice_.pick(std::vector<int>{1, 1, 2, 2, 3});
   columns_parallel_ = parts == 1 && rows_parallel_ && dice_.chance(50);
   const int start = dice_.between(0, 99);
-  Tile tile = start < 25                        ? product(nullptr)
-              : start < 40                      ? streamed_product(nullptr)
-              : start < 64                      ? attention(nullptr)
-              : start < 72 && rows_parallel_    ? decay_scan()
+  Tile tile = start < 20                        ? product(nullptr)
+              : start < 34                      ? streamed_product(nullptr)
+              : start < 56                      ? attention(nullptr)
+              : start < 63 && rows_parallel_    ? decay_scan()
               : start < 86 || columns_parallel_ ? convolution()
               : start < 93                      ? load()
                                                 : statistics();
@@ -195,13 +234,8 @@ RandomKernel Generator::make() {
   store(tile);
   if (!columns_parallel_ && dice_.chance(8)) streamed_softmax();
   if (outputs_.size() > 1) feature("several_outputs");
-  for (int round = 0; round < 16 && total_work() > 1.2e5; ++round) {
-    const double before = total_work();
-    for (auto& [name, choice] : dims_)
-      if (!choice.keeps_size && choice.size > 4) choice.size = std::max(4, choice.size * 4 / 5);
-    for (double& w : work_) w *= 0.64;
-    if (total_work() >= before) break;
-  }
+  shrink();
+  make_ragged();
   render();
   return result_;
 }

@@ -18,10 +18,13 @@ struct RandomKernel {
   std::string text;
   std::vector<kernel::Binding> sizes;  // of the dynamic dims
   std::vector<oracle::Range> ranges;   // of inputs that need another than the default
-  // What the kernel is made of: "chained" (a product feeds a product), "product", "carried", "mask", "window",
-  // "ragged", "dynamic", "static", "epilogue", "row_reduction", "several_outputs", "several_loops", "before_loop",
-  // "gqa", "broadcast", "transposed", "when", "combine", "ordered", "f16", "bf16", "f32", "short_product",
-  // "inner_rows".
+  int all_sizes = 0;                   // but those of batches and windows
+  int aligned_sizes = 0;               // how many of them are multiples of 8
+  // What the kernel is made of: "chained" (a product feeds a product), "product", "carried", "mask", "window", "ragged"
+  // (a size that is no multiple of 16, the smallest tile), "unaligned" (rows that are no multiple of 8 elements long),
+  // "dynamic", "static", "epilogue", "row_reduction", "several_outputs", "several_loops", "before_loop", "gqa",
+  // "broadcast", "transposed", "when", "combine", "ordered", "f16", "bf16", "f32", "short_product" (of 16-bit
+  // operands), "inner_rows".
   std::set<std::string> features;
 };
 

@@ -38,6 +38,7 @@ struct DimChoice {
   int size = 1;
   bool is_static = false;
   bool keeps_size = false;
+  bool contiguous = false;  // rows of some tensor are this long
 };
 
 struct AxisChoice {
@@ -66,7 +67,7 @@ class Generator {
   std::string fresh(const std::string& stem) { return fmt::format("{}{}", stem, ++names_[stem]); }
   std::string dim(const std::string& stem, int low, int high, bool keeps_size = false);
   int size_of(const std::string& extent) const;
-  AxisChoice column_axis(int low = 1, int high = 48);
+  AxisChoice column_axis(int low = 1, int high = 72);
   std::string input(const std::string& stem, const std::string& type, std::vector<AxisChoice> axes, bool batched);
   std::string at(const std::string& value, const std::string& column) const {
     return fmt::format("{}[{},{}]", value, rows_.name, column);
@@ -101,6 +102,9 @@ class Generator {
   void store_row(const Tile& tile);
   std::string activation(const std::string& x, double& magnitude);
 
+  void shrink();
+  void make_ragged();
+  void note_sizes();
   void render();
   double total_work() const;
 
@@ -117,6 +121,7 @@ class Generator {
   std::vector<std::string> parameters_, outputs_, parallel_, inner_, require_;
   std::string body_;
   int depth_ = 1, loops_ = 0;
+  bool aligned_ = true;      // lengths of tensors' rows are multiples of 8
   int static_percent_ = 30;  // of the sizes that are written as numbers
   std::vector<double> work_;
 };

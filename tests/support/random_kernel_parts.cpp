@@ -39,12 +39,12 @@ Tile Generator::product(Tile* from) {
     magnitude = from->magnitude;
     left = at(operand, reduced.name);
   } else {
-    reduced.extent = dim("K", 1, 80);
-    left_type = fresh_type();
+    reduced.extent = dim("K", 1, 200);
+    if (dice_.chance(6)) left_type = fresh_type();
     left = input("A", left_type, {rows_, reduced}, true);
   }
   const AxisChoice column = column_axis();
-  const std::string right_type = dice_.chance(90) ? left_type : fresh_type();
+  const std::string right_type = dice_.chance(98) ? left_type : fresh_type();
   if (left_type != "f32" && right_type != "f32") feature("short_product");
   const auto weights = [&] { return input("W", right_type, {reduced, column}, dice_.chance(40)); };
   const std::string sum = fmt::format("sum[{}: {}]", reduced.name, reduced.extent);
@@ -79,7 +79,7 @@ Tile Generator::streamed_product(Tile* from) {
   feature("carried");
   if (type_ != "f32") feature("short_product");
   feature(type_);
-  const std::string axis = fresh("j"), extent = dim("J", 1, 80);
+  const std::string axis = fresh("j"), extent = dim("J", 1, 200);
   const std::string operand = from != nullptr ? narrowed(*from) : "";
   const std::string saved = std::move(body_);
   body_.clear();
@@ -146,7 +146,7 @@ Tile Generator::attention(Tile* from) {
   for (const char* name : {"product", "chained", "carried", "row_reduction"}) feature(name);
   if (type_ != "f32") feature("short_product");
   feature(type_);
-  const std::string axis = fresh("j"), extent = dim("T", 1, 80), k = fresh("k");
+  const std::string axis = fresh("j"), extent = dim("T", 1, 200), k = fresh("k");
   std::string query, depth;
   if (from != nullptr) {
     const std::string operand = narrowed(*from);
@@ -154,7 +154,7 @@ Tile Generator::attention(Tile* from) {
     query = at(operand, k);
     feature("before_loop");
   } else {
-    depth = dim("E", 1, 48);
+    depth = dim("E", 1, 72);
     query = input("Q", type_, {rows_, {k, depth}}, true);
   }
   const AxisChoice column = column_axis();
@@ -213,7 +213,7 @@ Tile Generator::decay_scan() {
   if (type_ != "f32") feature("short_product");
   feature(type_);
   if (++loops_ > 1) feature("several_loops");
-  const std::string axis = fresh("j"), n = fresh("k"), states = dim("E", 1, 40);
+  const std::string axis = fresh("j"), n = fresh("k"), states = dim("E", 1, 72);
   const AxisChoice column = column_axis();
   const std::string decay = input("dA", "f32", {rows_}, true);
   const std::string name = decay.substr(0, decay.find('['));
@@ -239,7 +239,7 @@ Tile Generator::convolution() {
   for (const char* name : {"product", "window"}) feature(name);
   if (type_ != "f32") feature("short_product");
   feature(type_);
-  const std::string r = fresh("r"), taps = dim("R", 1, 5), c = fresh("k"), channels = dim("E", 1, 24);
+  const std::string r = fresh("r"), taps = dim("R", 1, 5, true), c = fresh("k"), channels = dim("E", 1, 40);
   const AxisChoice column = column_axis();
   const std::string weights = input("W", type_, {{r, taps}, {c, channels}, column}, false);
   const std::string y = fresh("y");
@@ -268,7 +268,7 @@ Tile Generator::convolution() {
 // Running statistics of rows, and the rows scaled by them in a second loop that stores as it goes.
 Tile Generator::statistics() {
   for (const char* name : {"carried", "row_reduction", "several_outputs"}) feature(name);
-  const std::string axis = fresh("j"), extent = dim("J", 1, 80);
+  const std::string axis = fresh("j"), extent = dim("J", 1, 200);
   const std::string top = fresh("top"), low = fresh("low"), squares = fresh("sq"), x = fresh("x");
   const std::string values = input("X", fresh_type(), {rows_, {axis, extent}}, true);
   say(fmt::format("carry {} = -inf, {} = inf, {} = 0;", row(top), row(low), row(squares)));
@@ -299,7 +299,7 @@ Tile Generator::statistics() {
 // Two passes over a streamed row: its maximum and sum, then the normalised row.
 void Generator::streamed_softmax() {
   for (const char* name : {"carried", "row_reduction"}) feature(name);
-  const std::string first = fresh("j"), second = fresh("j"), extent = dim("J", 1, 80);
+  const std::string first = fresh("j"), second = fresh("j"), extent = dim("J", 1, 200);
   const std::string values = input("X", fresh_type(), {rows_, {first, extent}}, true);
   std::string again = values;
   again.replace(again.rfind(first), first.size(), second);

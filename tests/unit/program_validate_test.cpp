@@ -91,6 +91,8 @@ const std::vector<Broken>& broken_programs() {
       {"layout", "attention", "", "", [](Program& p) { first<Reduce>(p).domain.shape[0] = 32; }},
       {"operand_layout", "turns", "map acc = max(acc[c0, c1], 0.0)", "map acc = f32(out[c0, c1])"},
       {"operand_layout", "attention", "m[c0]", "m[c1]"},
+      {"operand_layout", "turns", "where row + c0 < M", "where acc[c0, c1] > 0.0 && row + c0 < M"},
+      {"uniform_expression", "scale_tile", "where row + c0 < M", "where x[c0, c1] > 0.0_f16 && row + c0 < M"},
       {"operand_layout", "scale_tile", "fragment y: f16 on tile",
        "layout wide = blocked [32, 128] 8\nfragment y: f16 on wide"},
       {"fragment_role", "matmul", "", "",
