@@ -43,9 +43,8 @@ class Unroller {
     if (known != trips_.end()) return traces_.loops[known->second].simulated;
     LoopTime time;
     time.axis = loop.axis;
-    const auto mean = mean_trips(graph_, partition_, loop.axis, loop.statement);
-    time.simulated = mean ? std::min(limit_, static_cast<std::int64_t>(std::ceil(*mean))) : limit_;
-    time.trips = mean.value_or(static_cast<double>(time.simulated));
+    time.trips = mean_trips(graph_, partition_, loop.axis, loop.statement);
+    time.simulated = std::min(limit_, static_cast<std::int64_t>(std::ceil(time.trips)));
     trips_[loop.statement] = traces_.loops.size();
     traces_.loops.push_back(time);
     return time.simulated;

@@ -13,17 +13,16 @@ using namespace kernel;
 namespace {
 
 constexpr int samples = 16;
+constexpr std::int64_t assumed_size = 4096;  // of a dynamic dim
 
 class Trips {
  public:
   Trips(const task::Graph& graph, const partition::Partition& partition, AxisId axis)
       : graph_(graph), kernel_(graph.kernel), partition_(partition), axis_(axis) {}
 
-  std::optional<double> run(const std::optional<ExprId>& where) {
-    const auto extent = task::static_extent(kernel_, axis_);
-    if (!extent) return std::nullopt;
+  double run(const std::optional<ExprId>& where) {
     const double tile = partition_.extent(axis_);
-    const double all = std::ceil(static_cast<double>(*extent) / tile);
+    const double all = std::ceil(size(axis_) / tile);
     if (!where) return all;
     const task::Conjunction condition = task::conjunction(kernel_, *where, graph_.tiled);
     double sum = 0;
@@ -49,11 +48,15 @@ class Trips {
 
  private:
   // Where the sampled work item's tile of an axis starts.
-  std::optional<double> origin(AxisId a) const {
-    const auto extent = task::static_extent(kernel_, a);
-    if (!extent) return std::nullopt;
+  double origin(AxisId a) const {
     const double tile = partition_.extent(a);
-    return std::floor(share_ * static_cast<double>(*extent) / tile) * tile;
+    return std::floor(share_ * size(a) / tile) * tile;
+  }
+
+  double size(AxisId a) const {
+    std::vector<std::int64_t> sizes;
+    for (const Dim& dim : kernel_.dims) sizes.push_back(dim.size.value_or(assumed_size));
+    return static_cast<double>(evaluate_size(kernel_, kernel_[a].extent, sizes));
   }
 
   // The largest value over the tile of everything but the axis itself.
@@ -61,9 +64,7 @@ class Trips {
     double value = static_cast<double>(form.constant);
     for (const auto& [a, factor] : form.axes) {
       if (a == axis_) continue;
-      const auto start = origin(a);
-      if (!start) return std::nullopt;
-      value += static_cast<double>(factor) * (*start + (factor > 0 ? partition_.extent(a) - 1 : 0));
+      value += static_cast<double>(factor) * (origin(a) + (factor > 0 ? partition_.extent(a) - 1 : 0));
     }
     for (const auto& [factor, expr] : form.uniform) {
       const auto known = evaluate(expr);
@@ -80,10 +81,8 @@ class Trips {
         return e.number;
       case Expr::Kind::axis:
         return origin(e.axis);
-      case Expr::Kind::dim: {
-        const auto& size = kernel_[e.dim].size;
-        return size ? std::optional(static_cast<double>(*size)) : std::nullopt;
-      }
+      case Expr::Kind::dim:
+        return static_cast<double>(kernel_[e.dim].size.value_or(assumed_size));
       case Expr::Kind::call: {
         std::vector<double> args;
         for (const ExprId arg : e.args) {
@@ -107,8 +106,7 @@ class Trips {
 
 }  // namespace
 
-std::optional<double> mean_trips(const task::Graph& graph, const partition::Partition& partition, AxisId axis,
-                                 StatementId loop) {
+double mean_trips(const task::Graph& graph, const partition::Partition& partition, AxisId axis, StatementId loop) {
   return Trips(graph, partition, axis).run(std::get<Loop>(graph.kernel[loop].node).where);
 }
 
