@@ -70,6 +70,18 @@ bool Composer::alike_in_cluster(ValueId value) const {
          });
 }
 
+// Whether the copier copies the value without a loop behind it: whoever waits for a ring with another value must not
+// need that loop to go on.
+bool Composer::copied_since_loop(ValueId value) {
+  const std::vector<Item>& items = body(true);
+  for (auto item = items.rbegin(); item != items.rend(); ++item) {
+    const auto* entry = std::get_if<Entry>(&item->node);
+    if (entry == nullptr) return false;
+    if (graph_[entry->task].writes == value) return true;
+  }
+  return false;
+}
+
 void Composer::append(TaskId id, Part part, int stage) {
   const Task& t = graph_[id];
   if (t.kind != TaskKind::load || !assignment_[*t.writes].staged) {
@@ -85,8 +97,8 @@ void Composer::append(TaskId id, Part part, int stage) {
   for (const LoopTree& loop : open_copier_) level.push_back(loop.statement);
   for (RingPlan& ring : program_.rings) {
     const partition::Place& other = assignment_[ring.values[0]];
-    if (ring.level == level && ring.multicast == shared_by_cluster && other.in_registers == place.in_registers &&
-        readers(graph_, ring.values[0]) == readers(graph_, *t.writes)) {
+    if (ring.level == level && copied_since_loop(ring.values[0]) && ring.multicast == shared_by_cluster &&
+        other.in_registers == place.in_registers && readers(graph_, ring.values[0]) == readers(graph_, *t.writes)) {
       ring.values.push_back(*t.writes);
       return;
     }

@@ -127,6 +127,25 @@ TEST(CompileCases, ConditionsOnDataOfTheRows) {
   EXPECT_EQ(run.failure, "");
 }
 
+// Tiles needed before and behind a loop do not come as one: the loop would wait for itself.
+TEST(CompileCases, TilesAroundALoopComeOneByOne) {
+  driver::Choices choices = small();
+  choices.walk = {"h", 4};
+  const auto run = test::run_kernel(R"(kernel test(E: f32[4,64], A: f16[64,128], V: f16[4,128,16], R: f16[4,64,16])
+    -> (O: f32[4,64,16]) {
+  parallel h: 4, i: 64;
+  inner d: 16;
+  carry y[i,d] = exp(E[h,i]);
+  for j: 128 {
+    y[i,d] += sum[j] A[i,j] * V[h,j,d];
+  }
+  r[i] = sum[d] y[i,d];
+  O[h,i,d] = y[i,d] * f32(R[h,i,d]) + r[i];
+})",
+                                    {}, choices);
+  EXPECT_EQ(run.failure, "");
+}
+
 // How often rings went round in earlier work items makes no difference to a proof: else this takes more states than its
 // budget has.
 TEST(CompileCases, ProofsDoNotMultiplyWithHistory) {
