@@ -26,6 +26,7 @@ constexpr std::int64_t barrier_bytes = 2048;
 constexpr int depth_limit = 4;
 // Blocks that share a unit by chance overlap worse than lanes that are scheduled; measured on an H200.
 constexpr double uncoordinated = 1.6;
+constexpr double cluster_cost = 1.04;         // blocks that wait for each other; measured on an H200
 constexpr double staged_share = 0.5;          // of a store's cycles that no longer hold the lane
 constexpr double direct_store_cycles = 3700;  // longer than through the copy engine; measured on an H200
 
@@ -48,21 +49,12 @@ class Ranking {
       }
       // Different wishes may end in the same tiles.
       if (!seen_.insert({cut->tile, cut->lanes, static_cast<int>(choice.order)}).second) continue;
-      auto assignment = partition::assign(graph_, *cut);
-      if (!assignment) {
-        last_ = assignment.error();
-        continue;
-      }
-      for (const Overlap overlap :
-           {Overlap::delayed, Overlap::deferred, Overlap::serial})  // the stronger one where both take as long
-      {
-        if (!products_ && overlap != Overlap::serial) continue;
-        consider(*cut, *assignment, overlap, false, 1);
-        if (!products_ || choice.order == Order::single) continue;
-        consider(*cut, *assignment, overlap, true, 1);
-        consider(*cut, *assignment, overlap, false, 2);
-        consider(*cut, *assignment, overlap, true, 2);
-      }
+      try_schedules(*cut);
+      // Blocks that copy for each other only help where copies are the limit.
+      if (!copies_limit_) continue;
+      partition::Choice wide = choice;
+      wide.cluster = 2;
+      if (auto clustered = partition::propagate(graph_, wide)) try_schedules(*clustered);
     }
     if (found_.empty()) {
       if (!last_.diagnostics.empty()) return tl::unexpected(last_);
@@ -76,6 +68,24 @@ class Ranking {
   }
 
  private:
+  void try_schedules(const partition::Partition& cut) {
+    copies_limit_ = false;
+    auto assignment = partition::assign(graph_, cut);
+    if (!assignment) {
+      last_ = assignment.error();
+      return;
+    }
+    // The stronger overlap where both take as long.
+    for (const Overlap overlap : {Overlap::delayed, Overlap::deferred, Overlap::serial}) {
+      if (!products_ && overlap != Overlap::serial) continue;
+      consider(cut, *assignment, overlap, false, 1);
+      if (!products_ || cut.choice.order == Order::single) continue;
+      consider(cut, *assignment, overlap, true, 1);
+      consider(cut, *assignment, overlap, false, 2);
+      consider(cut, *assignment, overlap, true, 2);
+    }
+  }
+
   std::vector<partition::Choice> product_choices() const {
     std::vector<partition::Choice> choices;
     for (const Order order : {Order::single, Order::persistent, Order::dynamic}) {
@@ -220,13 +230,36 @@ class Ranking {
     return std::max<std::int64_t>(1, task::static_extent(graph_.kernel, axis).value_or(options_.dynamic_size));
   }
 
+  // What a mean work item copies for all blocks of its cluster.
+  double multicast_bytes(const std::vector<schedule::Item>& items, const schedule::Program& program,
+                         const partition::Assignment& assignment, const simulate::Timeline& timeline) const {
+    double bytes = 0;
+    for (const schedule::Item& item : items) {
+      if (const auto* loop = std::get_if<schedule::LoopTree>(&item.node)) {
+        double trips = 1;
+        for (const simulate::LoopTime& time : timeline.loops) trips = time.axis == loop->axis ? time.trips : trips;
+        bytes += trips * multicast_bytes(loop->body, program, assignment, timeline);
+        continue;
+      }
+      const kernel::ValueId value = *graph_[std::get<schedule::Entry>(item.node).task].writes;
+      for (const schedule::RingPlan& ring : program.rings) {
+        if (!ring.multicast || std::find(ring.values.begin(), ring.values.end(), value) == ring.values.end()) continue;
+        const partition::SharedTile& tile = *assignment[value].shared;
+        bytes += static_cast<double>(tile.rows) * tile.cols * bits(graph_.kernel[value].type) / 8;
+      }
+    }
+    return bytes;
+  }
+
   // The largest of computing, L2 and device memory, in waves of blocks, plus the launch.
   void predict(Candidate& candidate, const partition::Partition& cut, const partition::Assignment& assignment,
-               const schedule::Program& program) const {
+               const schedule::Program& program) {
     const simulate::Timeline timeline = simulate::simulate(graph_, cut, assignment, program, device_);
     double items = 1;
-    for (const kernel::AxisId a : cut.walk)
-      items *= static_cast<double>((extent(a) + cut.extent(a) - 1) / cut.extent(a));
+    for (const kernel::AxisId a : cut.walk) {
+      const std::int64_t tiles = (extent(a) + cut.extent(a) - 1) / cut.extent(a);
+      items *= static_cast<double>(tiles);
+    }
     const int threads = 128 * (cut.lanes + (program.copier.empty() ? 0 : 1));
     double together = 1;
     if (cut.choice.order == Order::single && (cut.lanes == 1 || !cut.has_products)) {
@@ -259,7 +292,13 @@ class Ranking {
           per_item -= staged_share * costs.tasks[t].cycles * walk_.length;
       }
     }
-    const double busy = device_.bound_cycles(timeline.demand);
+    if (cut.choice.cluster > 1) per_item *= cluster_cost;
+    const double spared =
+        multicast_bytes(program.copier, program, assignment, timeline) * (1 - 1.0 / cut.choice.cluster);
+    device::Demand demand = timeline.demand;
+    demand[device::Resource::l2] -= spared;
+    copies_limit_ = copies_limit_ || device_.busy_cycles(demand)[device::Resource::l2] > 0.9 * per_item;
+    const double busy = device_.bound_cycles(demand);
     const double units = device_.execution_units;
     const double slots = units * together;
     const double waves = uneven_ ? std::max(1.0, items / slots) : std::ceil(items / slots);
@@ -268,7 +307,8 @@ class Ranking {
     const double limit = std::max(per_item, busy * together);
     double compute = waves * (limit + 0.03 * std::min(per_item, busy * together)) / clock;
     if (cut.has_products && together > 1) compute *= uncoordinated;
-    const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
+    const double l2 =
+        items * (timeline.bytes - spared) / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
     double tensors = 0;
     for (const kernel::Tensor& t : graph_.kernel.tensors) tensors += tensor_bytes(t);
     const double dram = tensors / (device_.rate_per_cycle(device::Resource::dram) * units) / clock;
@@ -301,6 +341,7 @@ class Ranking {
   const Options& options_;
   bool products_ = false;
   bool uneven_ = false;
+  bool copies_limit_ = false;  // some schedule of the current tiles waits for L2
   std::set<Key> seen_;
   std::vector<Candidate> found_;
   Error last_;

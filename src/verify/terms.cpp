@@ -301,7 +301,7 @@ bool Terms::split(const Linear& sum, Question& condition, Linear& yes, Linear& n
     const Atom atom = this->atom(id);
     if (atom.kind != Atom::Kind::opaque) continue;
     const Linear rest = plus(sum, Linear{0, {{id, coefficient}}}, -1);
-    const auto with = [&](std::size_t arg) { return plus(rest, atom.args[arg], coefficient); };
+    const auto with = [&, times = coefficient](std::size_t arg) { return plus(rest, atom.args[arg], times); };
     if (atom.function == Function::min || atom.function == Function::max) {
       condition = at_least_zero(plus(atom.args[1], atom.args[0], -1));  // the first is the smaller one
       const std::size_t smaller = atom.function == Function::min ? 0 : 1;
@@ -419,11 +419,11 @@ Interval Terms::bounds(const Linear& sum, const Scope& scope) const {
   for (const auto& [id, coefficient] : sum.terms) {
     Interval one = bounds(atom(id), scope);
     if (coefficient < 0) std::swap(one.low, one.high);
-    const auto add = [&](std::int64_t& to, std::int64_t limit) {
+    const auto add = [&, times = coefficient](std::int64_t& to, std::int64_t limit) {
       if (std::abs(limit) >= no_limit) {
-        to = (limit < 0) == (coefficient > 0) ? -no_limit : no_limit;
+        to = (limit < 0) == (times > 0) ? -no_limit : no_limit;
       } else if (std::abs(to) < no_limit) {
-        to = limited(to + coefficient * limit);
+        to = limited(to + times * limit);
       }
     };
     add(result.low, one.low);
