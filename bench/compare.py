@@ -1,4 +1,5 @@
-"""Times kernels of the library beside PyTorch's (cuBLAS, cuDNN attention) in the same run, and writes a JSON file.
+"""Times kernels of the library beside PyTorch's (cuBLAS, cuDNN attention) and, where it can be imported, mamba_ssm's in
+the same run, and writes a JSON file.
 
 Each row alternates: `pipethreader bench` in bursts (a pause, warm launches, the median of 20), then the peer in the same way, for a
 number of rounds; the medians over the rounds are reported. Random inputs on both sides.
@@ -9,6 +10,7 @@ Needs a Hopper GPU and torch.
 """
 import argparse
 import datetime
+import importlib
 import json
 import re
 import statistics
@@ -63,10 +65,55 @@ def attention_row(b, h, s, d, causal):
             "flops": 4 * b * h * s * s * d // (2 if causal else 1)}
 
 
+def scan_sizes(b, s):
+    return {"B": b, "C": s // 256, "H": 64, "G": 1, "L": 256, "P": 64, "N": 128}
+
+
+def scan_inputs(sizes):
+    b, c, h, length, p, n = (sizes[name] for name in "BCHLPN")
+    half = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.float16)
+    decay = -torch.rand(b, h, c, length, device="cuda").cumsum(-1) / 64
+    return (half(b, c, 1, length, length), half(b, c * length, h, p), torch.rand(b, h, c, length, device="cuda"), decay,
+            half(b, c * length, 1, n), half(b, c, h, p, n))
+
+
+def chunk_scan_row(b, s):
+    sizes = scan_sizes(b, s)
+
+    def peer():
+        from mamba_ssm.ops.triton.ssd_chunk_scan import _chunk_scan_fwd
+        cb, x, dt, decay, cm, st = scan_inputs(sizes)
+        return lambda: _chunk_scan_fwd(cb, x, dt, decay, cm, st)
+
+    return {"kernel": "kernels/chunk_scan.stask", "dims": sizes, "options": {}, "peer": "mamba_ssm (Triton)", "make": peer}
+
+
+def chunk_state_row(b, s):
+    sizes = scan_sizes(b, s)
+
+    def peer():
+        from mamba_ssm.ops.triton.ssd_chunk_state import _chunk_state_fwd
+        _, x, dt, decay, bm, _ = scan_inputs(sizes)
+        return lambda: _chunk_state_fwd(bm, x, dt, decay, states_in_fp32=False)
+
+    return {"kernel": "kernels/chunk_state.stask", "dims": sizes, "options": {}, "peer": "mamba_ssm (Triton)", "make": peer}
+
+
+def importable(module):
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
 ROWS = [matmul_row(4096, 4096, 4096), matmul_row(8192, 8192, 8192), matmul_row(4096, 14336, 4096),
         attention_row(4, 16, 4096, 128, False), attention_row(4, 16, 4096, 128, True),
         attention_row(2, 16, 8192, 128, False), attention_row(2, 16, 8192, 128, True),
-        attention_row(4, 32, 4096, 64, False), attention_row(4, 32, 4096, 64, True)]
+        attention_row(4, 32, 4096, 64, False), attention_row(4, 32, 4096, 64, True),
+        attention_row(4, 8, 4096, 256, False), attention_row(4, 8, 4096, 256, True)]
+if importable("mamba_ssm.ops.triton.ssd_chunk_scan"):
+    ROWS += [chunk_scan_row(8, 8192), chunk_state_row(8, 8192)]
 
 
 def ours(program, device, row):
@@ -104,10 +151,12 @@ def main():
             del peer
             torch.cuda.empty_cache()
         a, b = statistics.median(mine), statistics.median(theirs)
-        entry = {"command": command, "ms": round(a, 4), "tflops": round(row["flops"] / a / 1e9, 1), "peer": row["peer"],
-                 "peer_ms": round(b, 4), "peer_tflops": round(row["flops"] / b / 1e9, 1), "ratio": round(b / a, 3)}
+        entry = {"command": command, "ms": round(a, 4), "peer": row["peer"], "peer_ms": round(b, 4), "ratio": round(b / a, 3)}
+        if "flops" in row:
+            entry["tflops"] = round(row["flops"] / a / 1e9, 1)
+            entry["peer_tflops"] = round(row["flops"] / b / 1e9, 1)
         report["rows"].append(entry)
-        print(f'{row["kernel"]} {row["dims"]} {row["options"]}: {entry["tflops"]} TFLOP/s, {row["peer"]} {entry["peer_tflops"]}, ratio {entry["ratio"]}', flush=True)
+        print(f'{row["kernel"]} {row["dims"]} {row["options"]}: {entry["ms"]} ms, {row["peer"]} {entry["peer_ms"]} ms, ratio {entry["ratio"]}', flush=True)
     if options.out:
         with open(options.out, "w") as file:
             json.dump(report, file, indent=1)

@@ -18,7 +18,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double tolerance = 1e-6;
 // Of the arithmetic units: what one lane can use, with a warp on each scheduler and its latencies to wait for; and what
-// all lanes together can. Fitted to attention and scan kernels of many shapes on an H200.
+// all lanes together can. Fitted to measurements of kernels of many shapes on an H200.
 constexpr double iteration_cycles = 240;  // of a loop, beside its tasks
 constexpr double overlap_cycles = 150;    // more where two iterations overlap: operands move, waits are held in place
 constexpr double lane_share = 0.5;

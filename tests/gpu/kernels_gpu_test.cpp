@@ -6,6 +6,7 @@
 
 #include "driver/compiler.h"
 #include "driver/run.h"
+#include "support/random_kernel.h"
 
 namespace pipethreader::driver {
 namespace {
@@ -37,12 +38,13 @@ class KernelsOnGpu : public ::testing::Test {
   }
 
   // Twice with the same loaded kernel: what a launch leaves behind (counters) must serve the next.
-  void expect_right(const Compiled& compiled, const std::vector<kernel::Binding>& sizes, std::uint64_t seed) {
+  void expect_right(const Compiled& compiled, const std::vector<kernel::Binding>& sizes, std::uint64_t seed,
+                    const std::vector<oracle::Range>& ranges = {}) {
     std::string what = compiled.plan.kernel;
     for (const auto& s : sizes) what += fmt::format(" {}={}", s.name, s.value);
     const auto all = all_sizes(compiled.kernel, sizes);
     ASSERT_TRUE(all) << what << all.error().format();
-    const auto inputs = oracle::random_inputs(compiled.kernel, *all, seed);
+    const auto inputs = oracle::random_inputs(compiled.kernel, *all, seed, ranges);
     ASSERT_TRUE(inputs) << what << inputs.error().format();
     auto run = GpuRun::prepare(gpu_, compiled.plan, compiled.kernel, *inputs);
     ASSERT_TRUE(run) << what << run.error().format();
@@ -86,12 +88,15 @@ TEST_F(KernelsOnGpu, EveryTranspositionOfMatmul) {
 TEST_F(KernelsOnGpu, OneAttentionBinaryTakesManySizes) {
   for (const double causal : {0.0, 1.0}) {
     const Compiled attention = compiled("flash_attention.stask", "", {{"D", 64}}, {{"causal", causal}});
-    const Sizes all[] = {
-        {{"B", 1}, {"H", 2}, {"G", 1}, {"S", 1}, {"T", 1}},     {{"B", 2}, {"H", 2}, {"G", 2}, {"S", 127}, {"T", 129}},
-        {{"B", 1}, {"H", 4}, {"G", 2}, {"S", 300}, {"T", 64}},  {{"B", 1}, {"H", 1}, {"G", 1}, {"S", 128}, {"T", 640}},
-        {{"B", 1}, {"H", 3}, {"G", 1}, {"S", 513}, {"T", 513}}, {{"B", 1}, {"H", 1}, {"G", 1}, {"S", 64}, {"T", 0}}};
-    std::uint64_t seed = 1;
-    for (const Sizes& sizes : all) expect_right(attention, sizes, seed++);
+    // More queries than keys, none, one tile and its neighbours, several heads to a key head.
+    const int edges[] = {0, 1, 63, 64, 65, 127, 128, 129, 191, 193, 300, 513, 640};
+    std::mt19937 random(11);
+    const auto pick = [&] { return static_cast<double>(edges[random() % std::size(edges)]); };
+    for (std::uint64_t i = 0; i < 30; ++i) {
+      const double group = 1 + static_cast<double>(random() % 2);
+      const double heads = group * (1 + static_cast<double>(random() % 3));
+      expect_right(attention, {{"B", 1}, {"H", heads}, {"G", group}, {"S", pick()}, {"T", pick()}}, i);
+    }
   }
 }
 
@@ -115,12 +120,34 @@ TEST_F(KernelsOnGpu, TheRestOfTheLibrary) {
       {"matmul_softmax_rows.stask", {{"M", 130}, {"N", 96}, {"K", 64}, {"D", 64}}},
       {"chunk_state.stask", {{"B", 1}, {"C", 2}, {"L", 64}, {"H", 4}, {"P", 64}, {"G", 2}, {"N", 64}}},
       {"chunk_scan.stask", {{"B", 1}, {"C", 2}, {"L", 64}, {"H", 4}, {"P", 64}, {"G", 2}, {"N", 64}}},
+      {"chunk_state.stask", {{"B", 2}, {"C", 2}, {"L", 256}, {"H", 16}, {"P", 64}, {"G", 1}, {"N", 128}}},  // walked
+      {"chunk_scan.stask", {{"B", 2}, {"C", 2}, {"L", 256}, {"H", 16}, {"P", 64}, {"G", 1}, {"N", 128}}},
+      {"chunk_scan.stask", {{"B", 1}, {"C", 2}, {"L", 200}, {"H", 16}, {"P", 40}, {"G", 2}, {"N", 72}}},
       {"retention.stask", {{"B", 1}, {"H", 2}, {"S", 200}, {"D", 64}, {"E", 64}}},
       {"attention_decode.stask", {{"B", 2}, {"G", 2}, {"R", 8}, {"T", 300}, {"D", 64}}},
       {"conv2d.stask",
        {{"N", 1}, {"H", 10}, {"W", 12}, {"P", 10}, {"Q", 12}, {"C", 16}, {"F", 24}, {"R", 3}, {"S", 3}}},
   };
   for (const auto& [file, sizes] : all) expect_right(compiled(file, "", sizes), {}, 21);
+}
+
+TEST_F(KernelsOnGpu, ASampleOfRandomKernels) {
+  for (std::uint64_t seed = 9000; seed < 9040; ++seed) {
+    const testing::RandomKernel random = testing::random_kernel(seed);
+    const auto parsed = kernel::parse(random.text, "random.stask");
+    ASSERT_TRUE(parsed) << parsed.error().format();
+    CompileRequest request;
+    auto checked = kernel::check(parsed->front());
+    ASSERT_TRUE(checked) << checked.error().format();
+    request.kernel = std::move(*checked);
+    request.dims = random.sizes;
+    request.device = *device::load_device(root + "/devices/h200.toml");
+    request.candidates = 1;
+    const auto compiled = compile(request, environment_);
+    ASSERT_TRUE(compiled) << random.text << compiled.error().format();
+    expect_right(*compiled, {}, seed, random.ranges);
+    if (HasFailure()) FAIL() << random.text;
+  }
 }
 
 }  // namespace
