@@ -70,6 +70,15 @@ Cells evaluate_cells(Launch& launch, const Uniforms& uniforms, ExprId row, ExprI
   return cells;
 }
 
+// The copy engine takes boxes that begin at a multiple of 16 bytes in their contiguous dim.
+void check_start(FaultSink& faults, const Program& program, MapId map, std::int64_t innermost) {
+  const std::int64_t size = bits(program[program[map].tensor].type) / 8;
+  if (innermost * size % 16 == 0) return;
+  faults.raise(FaultKind::protocol,
+               fmt::format("a box of '{}' begins at element {} of {} bytes: no multiple of 16 bytes", program[map].name,
+                           innermost, size));
+}
+
 std::vector<std::int64_t> evaluate_all(const Uniforms& uniforms, const std::vector<ExprId>& exprs) {
   std::vector<std::int64_t> values;
   for (const ExprId e : exprs) values.push_back(uniforms.integer(e));
@@ -192,6 +201,7 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const CopyBulk& op) {
     return Step::advanced;
   }
   const std::vector<std::int64_t> coordinates = evaluate_all(uniforms(actor), op.coordinates);
+  if (launch_.numbers()) check_start(faults_, program_, op.map, coordinates.front());
   const int number = actor.copies_of_fill[at(buffer.ring)]++;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     if (!multicast && b != actor.block) continue;
@@ -255,6 +265,7 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const BulkStore& op) {
   store.row = values.integer(op.row);
   store.map = op.map;
   store.coordinates = evaluate_all(values, op.coordinates);
+  if (launch_.numbers()) check_start(faults_, program_, op.map, store.coordinates.front());
   actor.stores.emplace_back(store.issue.time, false);
   return Step::advanced;
 }

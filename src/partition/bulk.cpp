@@ -1,8 +1,10 @@
 #include "partition/bulk.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "task/affine.h"
+#include "task/products.h"
 #include "task/rewrite.h"
 
 namespace pipethreader::partition {
@@ -61,6 +63,14 @@ class Viewer {
     if (view_.dims.empty() || !view_.dims[0].axis || !view_.dims[0].stride.empty() || view_.dims[0].step != 1) {
       return no("the contiguous dim is not indexed by a tiled axis alone");
     }
+    if (const ExprId first = view_.dims[0].coordinate; !view_.dims[0].exact) {
+      // The tile's origin is a multiple of 16 elements; what is added to it must not move it off.
+      const auto form = task::linear(kernel_, first, tiled_);
+      std::int64_t apart = form->constant;
+      for (const auto& [factor, expr] : form->uniform) apart = std::gcd(apart, factor * divisor(expr));
+      if (apart * element_bits / 8 % 16 != 0)
+        return no("a window moves along the contiguous dim by less than 16 bytes");
+    }
     merge_uniform();
     if (view_.dims.size() > rank_limit)
       return no(fmt::format("{} dims, the copy engine has {}", view_.dims.size(), rank_limit));
@@ -85,6 +95,17 @@ class Viewer {
  private:
   BulkAnswer no(const std::string& reason) const {
     return {std::nullopt, fmt::format("'{}' is not copied in bulk: {}", kernel_[tensor_].name, reason)};
+  }
+
+  // A number that divides an integer expression, whatever its axes are.
+  std::int64_t divisor(ExprId id) const {
+    const Expr& e = kernel_[id];
+    if (const auto size = task::static_size(kernel_, id)) return *size;
+    if (e.kind != Expr::Kind::call) return 1;
+    if (e.function == Function::mul) return divisor(e.args[0]) * divisor(e.args[1]);
+    if (e.function == Function::add || e.function == Function::sub)
+      return std::gcd(divisor(e.args[0]), divisor(e.args[1]));
+    return 1;
   }
 
   std::string add(std::size_t i, const std::vector<ExprId>& inner, std::set<AxisId>& seen) {

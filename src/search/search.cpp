@@ -26,7 +26,10 @@ constexpr std::int64_t barrier_bytes = 2048;
 constexpr int depth_limit = 4;
 // Blocks that share a unit by chance overlap worse than lanes that are scheduled; measured on an H200.
 constexpr double uncoordinated = 1.6;
-constexpr double cluster_cost = 1.04;         // blocks that wait for each other; measured on an H200
+constexpr double cluster_cost = 1.04;  // blocks that wait for each other
+// Products near the limit of L2 gain nothing from copying for each other, measured on an H200: only what is far past
+// it.
+constexpr double clusters_pay = 1.25;
 constexpr double staged_share = 0.5;          // of a store's cycles that no longer hold the lane
 constexpr double direct_store_cycles = 3700;  // longer than through the copy engine; measured on an H200
 
@@ -297,7 +300,7 @@ class Ranking {
         multicast_bytes(program.copier, program, assignment, timeline) * (1 - 1.0 / cut.choice.cluster);
     device::Demand demand = timeline.demand;
     demand[device::Resource::l2] -= spared;
-    copies_limit_ = copies_limit_ || device_.busy_cycles(demand)[device::Resource::l2] > 0.9 * per_item;
+    copies_limit_ = copies_limit_ || device_.busy_cycles(demand)[device::Resource::l2] > clusters_pay * per_item;
     const double busy = device_.bound_cycles(demand);
     const double units = device_.execution_units;
     const double slots = units * together;

@@ -55,6 +55,23 @@ TEST(CompileCases, LoopsWithoutAPointChangeNothing) {
   }
 }
 
+// The copy engine's boxes begin at multiples of 16 bytes: a window that moves along the contiguous dim is copied
+// otherwise.
+TEST(CompileCases, WindowsAlongTheContiguousDimAreNotCopiedInBulk) {
+  const std::string text = R"(kernel test(X: f16[16,S], W: f16[3,16,32]) -> (O: f32[S,32]) {
+  parallel i: S, d: 32;
+  y[i,d] = sum[r: 3, k: 16 where i + STEP * r - STEP >= 0 && i + STEP * r - STEP < S] X[k,i + STEP * r - STEP] * W[r,k,d];
+  O[i,d] = y[i,d];
+})";
+  for (const int step : {1, 8}) {
+    std::string own = text;
+    for (std::size_t at; (at = own.find("STEP")) != std::string::npos;) own.replace(at, 4, std::to_string(step));
+    const auto run = test::run_kernel(own, {{"S", 72}}, small());
+    EXPECT_EQ(run.failure, "") << step;
+    EXPECT_EQ(run.generic_reason.empty(), step == 8) << run.generic_reason;
+  }
+}
+
 // Taps of unknown number: channels are what is walked in tiles, and the copy engine takes both operands.
 TEST(CompileCases, WindowsOfUnknownSizeAreCopiedInBulk) {
   const auto run = test::run_kernel(
