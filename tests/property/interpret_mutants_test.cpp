@@ -51,7 +51,7 @@ class Examples : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Examples, HaveNoFaultUnderAnyInterleaving) {
   const program::Program program = test::example_program(GetParam());
-  const std::optional<Fault> fault = first_fault(program, GetParam(), 40 / PIPETHREADER_TEST_DIVISOR);
+  const std::optional<Fault> fault = first_fault(program, GetParam(), 40);
   EXPECT_FALSE(fault) << fault->format();
 }
 

@@ -16,10 +16,7 @@ using oracle::LoopTiles;
 using oracle::Partition;
 using testing::RandomKernel;
 
-#ifndef PIPETHREADER_TEST_DIVISOR
-#define PIPETHREADER_TEST_DIVISOR 1
-#endif
-constexpr std::uint64_t kKernels = 200 / PIPETHREADER_TEST_DIVISOR;
+constexpr std::uint64_t kKernels = 200;
 
 struct Case {
   RandomKernel random;
