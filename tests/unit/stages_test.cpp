@@ -56,6 +56,25 @@ TEST(Task, ShortReductionStaysOnChip) {
   for (const task::Node& n : graph->root) EXPECT_TRUE(std::holds_alternative<task::TaskId>(n.item));
 }
 
+// Rows of a product's tile are too many for each to stay on chip with thousands of elements, whether or not K is known.
+TEST(Task, LongRowBesideAProductBecomesALoop) {
+  auto parsed = kernel::parse(R"(
+kernel k(X: f16[256,4096], B: f16[256,4096]) -> (C: f16[256,256]) {
+  parallel m: 256, n: 256;
+  q[m]   = sum[k: 4096] X[m,k] * X[m,k];
+  C[m,n] = f16((sum[k: 4096] X[m,k] * B[n,k]) * rsqrt(q[m]));
+})",
+                              "test.stask");
+  ASSERT_TRUE(parsed) << parsed.error().format();
+  const auto kernel = kernel::check(parsed->front());
+  ASSERT_TRUE(kernel) << kernel.error().format();
+  const auto graph = task::build(*kernel);
+  ASSERT_TRUE(graph) << graph.error().format();
+  for (const task::Node& n : graph->root) {
+    if (const auto* id = std::get_if<task::TaskId>(&n.item)) EXPECT_NE((*graph)[*id].kind, task::TaskKind::load);
+  }
+}
+
 TEST(Partition, TilesPropagateToEveryValue) {
   const auto graph = task::build(attention(512, 64));
   ASSERT_TRUE(graph) << graph.error().format();
