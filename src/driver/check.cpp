@@ -186,7 +186,7 @@ std::optional<double> product_flops(const Kernel& dynamic, const std::vector<std
 }
 
 std::string Check::format() const {
-  const std::string where = sampled_points == 0 ? "" : fmt::format("at {} sampled points: ", sampled_points);
+  const std::string where = sampled_points == 0 ? "" : "at a sample of points: ";
   return where + report.format() + (cause.empty() ? "" : "\n  cause       " + cause);
 }
 
