@@ -79,9 +79,8 @@ class Streamer {
     std::set<AxisId> in_product;
     const std::vector<ExprId> all = reductions(kernel_);
     // Beside a product a tile has its 64 rows at least: no lane holds a long row of each in its registers.
-    const bool products = std::any_of(all.begin(), all.end(), [&](ExprId id) {
-      return classify(kernel_, id, tiled_) == ReductionKind::product;
-    });
+    const bool products = std::any_of(
+        all.begin(), all.end(), [&](ExprId id) { return classify(kernel_, id, tiled_) == ReductionKind::product; });
     const std::int64_t row = products ? limits_.resident_product : limits_.resident_row;
     for (const ExprId id : all) {
       const Expr& r = kernel_[id];
