@@ -247,6 +247,10 @@ TEST_F(CliErrors, AKernelWhoseResultDependsOnItsTilesIsToldSo) {
       run({"run", file, "--on", "cpu", "--dim", "M=8", "--dim", "N=8", "--dim", "K=240", "--force", "stream=32"});
   EXPECT_EQ(outcome.status, 3) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("the result of kernel 'f' depends on how its loops are cut into tiles"));
+  // Even where the one tile of a small problem gives what the oracle gives.
+  const auto small = run({"run", file, "--on", "cpu", "--dim", "M=8", "--dim", "N=8", "--dim", "K=16"});
+  EXPECT_EQ(small.status, 3) << small.out << small.err;
+  EXPECT_THAT(small.out, AllOf(HasSubstr("0 of 64 elements wrong"), HasSubstr("are cut into tiles")));
 }
 
 TEST_F(CliErrors, DevicesThatCannotBe) {

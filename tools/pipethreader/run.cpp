@@ -173,7 +173,7 @@ int run(Options options, const driver::Environment& environment, bool fixed = fa
   const auto checked = driver::check(compiled->kernel, *inputs, *outputs, options.seed);
   if (!checked) return report(checked.error());
   fmt::print("  {:<12}against the oracle, {}\n", "checked", checked->format());
-  return checked->report.ok() ? Exit::ok : Exit::wrong_results;
+  return checked->ok() ? Exit::ok : Exit::wrong_results;
 }
 
 }  // namespace
