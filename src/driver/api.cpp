@@ -169,7 +169,7 @@ Result<RunResult> CompiledKernel::run_random(const RunOptions& options) const {
   if (!outputs) return tl::unexpected(outputs.error());
   const auto checked = driver::check(kernel, *inputs, *outputs, options.seed);
   if (!checked) return tl::unexpected(checked.error());
-  result.correct = checked->report.ok();
+  result.correct = checked->ok();
   result.check = checked->format();
   keep_outputs(kernel, *inputs, std::move(*outputs), result);
   return result;

@@ -70,8 +70,9 @@ class GpuRun {
 struct Check {
   oracle::Report report;
   std::int64_t sampled_points = 0;  // 0: everything was compared; else what lies outside the sample is not counted
-  // Where something is wrong: that the kernel itself gives other results for other tiles, if it does.
-  std::string cause;
+  std::string cause;                // that the kernel itself gives other results for other tiles, where that was found
+
+  [[nodiscard]] bool ok() const { return report.ok() && cause.empty(); }
 
   [[nodiscard]] std::string format() const;  // one line, and one for the cause
 };

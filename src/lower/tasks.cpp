@@ -3,6 +3,7 @@
 
 #include "lower/lowerer.h"
 #include "partition/bulk.h"
+#include "task/products.h"
 #include "task/rewrite.h"
 
 namespace pipethreader::lower {
@@ -82,6 +83,10 @@ void Lowerer::reduce(const task::Task& task, Block& block) {
   const kernel::Statement statement = kernel_[task.statement];
   const auto& assign = std::get<kernel::Assign>(statement.node);
   const Expr r = kernel_[assign.expr];
+  if (task::product_shape(kernel_, assign.expr, true) && !task::product_shape(kernel_, assign.expr)) {
+    program_.generic_reason =
+        fmt::format("the operands of the product into '{}' are not both f16 or both bf16", kernel_[assign.target].name);
+  }
   std::vector<AxisId> kept_axes = assignment_[assign.target].axes;
   const bool partial = assignment_.is_partial(assign.target);
   if (partial) kept_axes.pop_back();

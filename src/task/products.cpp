@@ -70,7 +70,7 @@ std::optional<std::int64_t> static_extent(const Kernel& kernel, AxisId axis) {
   return static_size(kernel, kernel[axis].extent);
 }
 
-std::optional<ProductShape> product_shape(const Kernel& kernel, ExprId reduce) {
+std::optional<ProductShape> product_shape(const Kernel& kernel, ExprId reduce, bool any_types) {
   const Expr& r = kernel[reduce];
   if (r.kind != Expr::Kind::reduce || r.reduce != ReduceOp::sum) return std::nullopt;
   const Expr& body = kernel[strip_widening(kernel, r.args[0])];
@@ -78,7 +78,8 @@ std::optional<ProductShape> product_shape(const Kernel& kernel, ExprId reduce) {
   ProductShape shape;
   shape.x = strip_widening(kernel, body.args[0]);
   shape.y = strip_widening(kernel, body.args[1]);
-  if (!tensor_core_type(kernel[shape.x].type) || kernel[shape.x].type != kernel[shape.y].type) return std::nullopt;
+  const ScalarType type = kernel[shape.x].type;
+  if (!any_types && (!tensor_core_type(type) || type != kernel[shape.y].type)) return std::nullopt;
   const std::set<AxisId> x = axes_of(kernel, shape.x);
   const std::set<AxisId> y = axes_of(kernel, shape.y);
   for (const AxisId k : r.axes) {

@@ -15,8 +15,10 @@ struct ProductShape {
   std::vector<kernel::AxisId> m, n, k;  // all axes of each group, in axis order
 };
 
-// The shape of a reduction as a product, if it is one.
-[[nodiscard]] std::optional<ProductShape> product_shape(const kernel::Kernel& kernel, kernel::ExprId reduce);
+// The shape of a reduction as a product, if it is one; with `any_types` also where the tensor core has none of its
+// types.
+[[nodiscard]] std::optional<ProductShape> product_shape(const kernel::Kernel& kernel, kernel::ExprId reduce,
+                                                        bool any_types = false);
 
 // The axes of a kernel that get a tile larger than 1: of every group of a product the axis that is not independent
 // work, or else one that no product has in both operands, long and

@@ -77,11 +77,16 @@ class Streamer {
  private:
   void decide() {
     std::set<AxisId> in_product;
-    for (const ExprId id : reductions(kernel_)) {
+    const std::vector<ExprId> all = reductions(kernel_);
+    // Beside a product a tile has its 64 rows at least: no lane holds a long row of each in its registers.
+    const bool products = std::any_of(
+        all.begin(), all.end(), [&](ExprId id) { return classify(kernel_, id, tiled_) == ReductionKind::product; });
+    const std::int64_t row = products ? limits_.resident_product : limits_.resident_row;
+    for (const ExprId id : all) {
       const Expr& r = kernel_[id];
       const ReductionKind kind = classify(kernel_, id, tiled_);
       if (kind == ReductionKind::serial) continue;
-      std::int64_t resident = kind == ReductionKind::product ? limits_.resident_product : limits_.resident_row;
+      std::int64_t resident = kind == ReductionKind::product ? limits_.resident_product : row;
       for (auto it = r.axes.rbegin(); it != r.axes.rend(); ++it) {
         if (kernel_[*it].kind != AxisKind::reduced) continue;
         const auto extent = static_extent(kernel_, *it);

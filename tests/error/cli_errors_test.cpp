@@ -57,6 +57,8 @@ TEST_F(CliErrors, WrongCommandLines) {
   expect_misuse({"compile"}, "FILE");
   expect_misuse({"compile", matmul_, "--speed", "3"}, "--speed");
   expect_misuse({"compile", matmul_, "--dim", "M"}, "--dim takes NAME=SIZE, found 'M'");
+  expect_misuse({"compile", matmul_, "--force", "row=64", "--force", "row=128"}, "--force gives 'row' twice");
+  expect_misuse({"run", attention_, "--set", "scale=1", "--set", "scale=2"}, "--set gives 'scale' twice");
   for (const std::string size : {"many", "-1", "1.5", "2147483648", "1e400", "0x10", "nan", "inf", "true", "4096B"}) {
     expect_misuse({"compile", matmul_, "--dim", "M=" + size},
                   "--dim takes a whole number from 0 to 2147483647, found 'M=" + size + "'");
@@ -164,6 +166,9 @@ TEST_F(CliErrors, NamesThatAreNotThere) {
   expect_error(product_with("--input", "A=missing.npy"), "missing.npy");
   expect_error(product_with("--output", "A=x.npy"), "no output 'A'");
   expect_error(product_with("--range", "D=0:1"), "no input is named 'D'");
+  // Nothing was compiled: no line says that it was.
+  const auto outcome = run({"run", matmul_, "--on", "cpu", "--kernel", "product", "--size", "M=1"});
+  EXPECT_EQ(outcome.out, "");
 }
 
 TEST_F(CliErrors, SizesThatAreMissingOrRefused) {
@@ -242,6 +247,10 @@ TEST_F(CliErrors, AKernelWhoseResultDependsOnItsTilesIsToldSo) {
       run({"run", file, "--on", "cpu", "--dim", "M=8", "--dim", "N=8", "--dim", "K=240", "--force", "stream=32"});
   EXPECT_EQ(outcome.status, 3) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("the result of kernel 'f' depends on how its loops are cut into tiles"));
+  // Even where the one tile of a small problem gives what the oracle gives.
+  const auto small = run({"run", file, "--on", "cpu", "--dim", "M=8", "--dim", "N=8", "--dim", "K=16"});
+  EXPECT_EQ(small.status, 3) << small.out << small.err;
+  EXPECT_THAT(small.out, AllOf(HasSubstr("0 of 64 elements wrong"), HasSubstr("are cut into tiles")));
 }
 
 TEST_F(CliErrors, DevicesThatCannotBe) {

@@ -56,6 +56,27 @@ TEST(Task, ShortReductionStaysOnChip) {
   for (const task::Node& n : graph->root) EXPECT_TRUE(std::holds_alternative<task::TaskId>(n.item));
 }
 
+// Rows of a product's tile are too many for each to stay on chip with thousands of elements, whether or not K is known.
+TEST(Task, LongRowBesideAProductBecomesALoop) {
+  auto parsed = kernel::parse(R"(
+kernel k(X: f16[256,4096], B: f16[256,4096]) -> (C: f16[256,256]) {
+  parallel m: 256, n: 256;
+  q[m]   = sum[k: 4096] X[m,k] * X[m,k];
+  C[m,n] = f16((sum[k: 4096] X[m,k] * B[n,k]) * rsqrt(q[m]));
+})",
+                              "test.stask");
+  ASSERT_TRUE(parsed) << parsed.error().format();
+  const auto kernel = kernel::check(parsed->front());
+  ASSERT_TRUE(kernel) << kernel.error().format();
+  const auto graph = task::build(*kernel);
+  ASSERT_TRUE(graph) << graph.error().format();
+  for (const task::Node& n : graph->root) {
+    if (const auto* id = std::get_if<task::TaskId>(&n.item)) {
+      EXPECT_NE((*graph)[*id].kind, task::TaskKind::load);
+    }
+  }
+}
+
 TEST(Partition, TilesPropagateToEveryValue) {
   const auto graph = task::build(attention(512, 64));
   ASSERT_TRUE(graph) << graph.error().format();
@@ -128,6 +149,24 @@ TEST(Search, DeviceWithoutRoomIsAClearError) {
   const auto ranked = search::rank(attention(4096, 128), tiny);
   ASSERT_FALSE(ranked);
   EXPECT_NE(ranked.error().format().find("2048"), std::string::npos) << ranked.error().format();
+}
+
+// A product that the tensor core cannot take says so: it is not what was asked for of this machine.
+TEST(Lower, ProductsOfOtherTypesAreGeneric) {
+  for (const char* type : {"f16", "f32", "f8e4m3"}) {
+    auto parsed = kernel::parse(fmt::format("kernel k(X: {0}[128,64], W: {0}[128,64]) -> (Y: f32[128,128]) {{\n"
+                                            "parallel m: 128, n: 128; Y[m,n] = sum[k: 64] X[m,k] * W[n,k]; }}",
+                                            type),
+                                "test.stask");
+    ASSERT_TRUE(parsed) << parsed.error().format();
+    const auto kernel = kernel::check(parsed->front());
+    ASSERT_TRUE(kernel) << kernel.error().format();
+    const auto lowered = driver::lower_kernel(*kernel, h100(), {});
+    ASSERT_TRUE(lowered) << lowered.error().format();
+    EXPECT_EQ(lowered->program.generic_reason.find("not both f16 or both bf16") == std::string::npos,
+              std::string(type) == "f16")
+        << lowered->program.generic_reason;
+  }
 }
 
 // Nothing rests on how a kernel is spelled: the predicted time and the specialised path stay.

@@ -86,7 +86,7 @@ int run(const Options& options, const driver::Environment& environment) {
   } else {
     fmt::print("  {}\n", no_peer);
   }
-  return checked->report.ok() ? Exit::ok : Exit::wrong_results;
+  return checked->ok() ? Exit::ok : Exit::wrong_results;
 }
 
 }  // namespace

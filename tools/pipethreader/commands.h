@@ -52,6 +52,8 @@ struct KernelOptions {
 [[nodiscard]] std::vector<kernel::Binding> sizes(const std::vector<std::string>& texts, const std::string& option);
 [[nodiscard]] std::pair<std::string, std::string> split(const std::string& text, const std::string& option,
                                                         const std::string& form);
+// A name may be given once.
+void no_repeats(const std::vector<std::string>& texts, const std::string& option);
 
 // Prints an error on stderr; returns `failed`.
 int report(const Error& error);

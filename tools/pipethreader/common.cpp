@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
+#include <set>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ void KernelOptions::declare(CLI::App& app, bool compiles) {
       ->type_name("NAME=SIZE");
   app.add_option("--option", options, "set an option of the kernel")->allow_extra_args(false)->type_name("NAME=VALUE");
   app.add_option("--force", forced,
-                 "fix a choice of the schedule: row, column, stream, lanes, overlap, depth, order, ...")
+                 "fix a choice of the schedule, such as row=128 or overlap=serial; docs/command-line.md lists all")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   if (!compiles) return;
@@ -34,6 +35,14 @@ std::pair<std::string, std::string> split(const std::string& text, const std::st
     throw UsageError{fmt::format("{} takes {}, found '{}'", option, form, text)};
   }
   return {text.substr(0, sign), text.substr(sign + 1)};
+}
+
+void no_repeats(const std::vector<std::string>& texts, const std::string& option) {
+  std::set<std::string> names;
+  for (const std::string& text : texts) {
+    const std::string name = text.substr(0, text.find('='));
+    if (!names.insert(name).second) throw UsageError{fmt::format("{} gives '{}' twice", option, name)};
+  }
 }
 
 namespace {
@@ -76,6 +85,7 @@ Result<driver::CompileRequest> KernelOptions::request(const driver::Environment&
   driver::CompileRequest request;
   request.dims = sizes(dims, "--dim");
   request.options = bindings(options, "--option");
+  no_repeats(forced, "--force");
   for (const std::string& text : forced) request.forced.push_back(split(text, "--force", "KEY=VALUE"));
   request.use_cache = !no_cache;
   request.assemble = !source_only;

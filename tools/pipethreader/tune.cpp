@@ -32,7 +32,7 @@ Result<Timed> time_one(const runtime::Gpu& gpu, const driver::CompileRequest& re
   if (!outputs) return tl::unexpected(outputs.error());
   const auto checked = driver::check(compiled->kernel, inputs, *outputs, 1, 5e7);
   if (!checked) return tl::unexpected(checked.error());
-  if (!checked->report.ok()) return fail("wrong results: {}", checked->report.format());
+  if (!checked->ok()) return fail("wrong results: {}", checked->format());
   const auto timing = gpu.measure({}, [&](const runtime::Stream& stream) { return prepared->launch(gpu, stream); });
   if (!timing) return tl::unexpected(timing.error());
   return Timed{std::move(*compiled), timing->median_ms};

@@ -82,6 +82,7 @@ void add_verify(CLI::App& app, const driver::Environment& environment, Commands&
       "verify",
       "prove that a kernel's pipeline has no race and no deadlock at any trip count; also a device program's text");
   options->kernel.declare(*command);
+  command->get_option("FILE")->description("a kernel file (.stask), or the text of a device program");
   commands[command] = [options, &environment] { return run(*options, environment); };
 }
 
