@@ -108,6 +108,7 @@ class Lowerer {
   void advance(Block& block, const std::vector<StatementId>& level, bool copier_side);
   [[nodiscard]] bool reads_ring(const schedule::Item& item, std::size_t ring, bool completes) const;
   int pending_groups(const std::vector<schedule::Item>& items, std::size_t wait, int low, int high) const;
+  [[nodiscard]] bool lives_before(ValueId value, StatementId loop) const;
   void map(const task::Task& task, Block& block);
   void reduce(const task::Task& task, Block& block);
   void serial_reduce(const task::Task& task, Block& block);
@@ -158,7 +159,6 @@ class Lowerer {
   std::map<AxisId, ExprId> axes_;  // what an axis is at the current place: its tile's origin
   std::vector<LoopFrame> loops_;
   int stage_ = 0;
-  std::set<ValueId> carried_here_;  // values that were alive before the innermost loop
   std::optional<program::BarrierId> lane_barrier_;
   std::optional<program::BarrierId> turn_;           // one a lane: whose turn it is on the tensor core
   std::optional<program::BarrierId> store_barrier_;  // one a lane: its part of a staged result is written

@@ -23,6 +23,21 @@ program::ReduceOp reduce_op(kernel::ReduceOp op) { return static_cast<program::R
 
 }  // namespace
 
+namespace {
+
+bool writes(const task::Graph& graph, const std::vector<task::Node>& nodes, ValueId value, StatementId without) {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const task::Node& node) {
+    if (const auto* id = std::get_if<TaskId>(&node.item)) return graph[*id].writes == value;
+    const auto& loop = std::get<task::LoopNode>(node.item);
+    return loop.statement != without && writes(graph, loop.body, value, without);
+  });
+}
+
+}  // namespace
+
+// Whether the value has been given outside the loop: then iterations without a point keep it.
+bool Lowerer::lives_before(ValueId value, StatementId loop) const { return writes(graph_, graph_.root, value, loop); }
+
 // v = expr when c; a carried value keeps what it is at elements that the loop's domain has no point for.
 void Lowerer::map(const task::Task& task, Block& block) {
   const kernel::Statement statement = kernel_[task.statement];
@@ -38,7 +53,7 @@ void Lowerer::map(const task::Task& task, Block& block) {
   if (assign.accumulate) value = b_.add(old, value);
   value = b_.convert(type, value);
   std::optional<ExprId> keep;  // where the new value holds
-  if (!loops_.empty() && kernel_[assign.target].carried) {
+  if (!loops_.empty() && kernel_[assign.target].carried && lives_before(assign.target, loops_.back().statement)) {
     const bool over_axis = domain_dim(domain, loops_.back().axis) >= 0;
     if (!over_axis) keep = has_point(loops_.back(), domain, layout, block);
   }

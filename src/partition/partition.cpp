@@ -41,7 +41,8 @@ class Propagator {
     }
     for (const auto& [whole, loop] : graph_.kept) {  // every tile of the loop lies inside
       const std::int64_t extent = *task::static_extent(graph_.kernel, whole);
-      result_.tile[static_cast<std::size_t>(whole.index)] = static_cast<int>(round_up(extent, result_.extent(loop)));
+      result_.tile[static_cast<std::size_t>(whole.index)] =
+          static_cast<int>(std::max<std::int64_t>(round_up(extent, result_.extent(loop)), result_.extent(loop)));
     }
     choose_lanes();
     result_.walk = graph_.kernel.parallel;

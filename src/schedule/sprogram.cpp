@@ -28,6 +28,7 @@ void Composer::open(AxisId axis, StatementId statement, int stages) {
   tree.axis = axis;
   tree.statement = statement;
   tree.stages = stages;
+  stages_[statement] = stages;
   open_computer_.push_back(tree);
   tree.stages = 1;
   open_copier_.push_back(tree);
@@ -108,7 +109,11 @@ void Composer::append(TaskId id, Part part, int stage) {
 
 Program Composer::finish(const Choice& choice) {
   assert(open_computer_.empty());
-  for (RingPlan& ring : program_.rings) ring.depth = std::max(1, ring.level.empty() ? choice.outer : choice.depth);
+  for (RingPlan& ring : program_.rings) {
+    // A loop whose iterations overlap needs the tiles of all that run at once.
+    const int least = ring.level.empty() ? 1 : stages_.at(ring.level.back());
+    ring.depth = std::max(least, ring.level.empty() ? choice.outer : choice.depth);
+  }
   program_.turns = choice.turns && partition_.lanes > 1;
   program_.staged_stores = choice.staged_stores;
   return std::move(program_);

@@ -5,6 +5,7 @@
 // Only the primitives of Composer build one: append and wait (propagate is the partition's).
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -99,6 +100,7 @@ class Composer {
   Program program_;
   std::vector<LoopTree> open_computer_;
   std::vector<LoopTree> open_copier_;
+  std::map<kernel::StatementId, int> stages_;  // of every loop
 };
 
 // The greedy policy: in each body a list schedule that issues asynchronous tasks as early as their operands allow,

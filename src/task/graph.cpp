@@ -45,6 +45,7 @@ class Builder {
  private:
   struct Scope {
     std::optional<AxisId> axis;  // the loop's; none for the root
+    std::optional<ExprId> where;
     std::vector<Node> nodes;
     std::vector<std::pair<ExprId, ValueId>> loads;
     std::set<ValueId> written;
@@ -73,6 +74,7 @@ class Builder {
     Loop copy = loop;
     copy.body.clear();
     if (copy.where) copy.where = flatten(*copy.where, span, std::nullopt);
+    scopes_.back().where = copy.where;
     for (const StatementId inner : loop.body) visit(inner);
     LoopNode node;
     node.axis = loop.axis;
@@ -143,7 +145,14 @@ class Builder {
     const Expr e = k()[expr];
     if (e.kind == Expr::Kind::access) return value_expr(k(), loaded(expr, span));
     if (e.kind == Expr::Kind::reduce) {
-      const std::set<AxisId> axes = axes_of(k(), expr);
+      std::set<AxisId> axes = axes_of(k(), expr);
+      // Which points there are may depend on more than the summands do.
+      for (const Scope& scope : scopes_) {
+        if (!scope.where || std::find(e.axes.begin(), e.axes.end(), *scope.axis) == e.axes.end()) continue;
+        for (const AxisId a : axes_of(k(), *scope.where)) {
+          if (!is_loop(a) && std::find(e.axes.begin(), e.axes.end(), a) == e.axes.end()) axes.insert(a);
+        }
+      }
       const char* suffix = e.reduce == ReduceOp::sum ? "_sum" : e.reduce == ReduceOp::max ? "_max" : "_min";
       const ValueId value = add_value(k(), stem.value_or("value") + suffix, e.type, {axes.begin(), axes.end()});
       add_reduction(value, false, expr, span);
@@ -156,6 +165,10 @@ class Builder {
     Expr copy = e;
     copy.args = std::move(args);
     return add_expr(k(), std::move(copy));
+  }
+
+  bool is_loop(AxisId axis) const {
+    return std::any_of(scopes_.begin(), scopes_.end(), [&](const Scope& s) { return s.axis == axis; });
   }
 
   // The value an access is loaded into, in the outermost scope whose loops it does not depend on.
@@ -218,7 +231,7 @@ class Builder {
         continue;
       }
       const auto extent = static_extent(k(), a);
-      if (!extent) return false;
+      if (!extent || *extent == 0) return false;
       bytes *= in_loop(a, level) ? *extent : std::min<std::int64_t>(*extent, row_guess);
     }
     return bytes <= limits_.resident_bytes;
@@ -242,7 +255,9 @@ class Builder {
       AxisId& whole = whole_axes_[loop];
       if (!whole.valid()) {
         Axis axis = k()[loop];
-        axis.name += "_all";
+        do {
+          axis.name += "_all";
+        } while (std::any_of(k().axes.begin(), k().axes.end(), [&](const Axis& a) { return a.name == axis.name; }));
         axis.kind = AxisKind::inner;
         whole = AxisId(k().axes.size());
         k().axes.push_back(axis);
@@ -292,10 +307,11 @@ class Builder {
     if (kind == ReductionKind::product && r.args.size() == 2 && read_as_zero(*product_shape(k(), reduce), r.args[1])) {
       r.args.pop_back();
     }
-    if (kind == ReductionKind::product && r.args.size() == 1) {
+    const auto masks = kind == ReductionKind::product ? masks_of(*product_shape(k(), reduce)) : std::nullopt;
+    if (kind == ReductionKind::product && r.args.size() == 1 && masks) {
       const ProductShape shape = *product_shape(k(), reduce);
-      const ValueId x = operand(shape.x, span);
-      const ValueId y = operand(shape.y, span);
+      const ValueId x = operand(shape.x, span, masks->x);
+      const ValueId y = operand(shape.y, span, masks->y);
       task.kind = TaskKind::mma;
       task.unit = UnitKind::tensor_core;
       task.product = Product{x, y, *only_tiled(shape.m, graph_.tiled), *only_tiled(shape.n, graph_.tiled),
@@ -303,7 +319,8 @@ class Builder {
       r.args = {call(k(), Function::mul, ScalarType::f32, {value_expr(k(), x), value_expr(k(), y)})};
     } else {
       task.kind = kind == ReductionKind::serial ? TaskKind::serial_reduce : TaskKind::reduce;
-      if (kind == ReductionKind::product) task.kind = TaskKind::serial_reduce;  // a product with its own `where`
+      // A product with a `where` of its own, or one whose points no operand can leave out by being zero there.
+      if (kind == ReductionKind::product) task.kind = TaskKind::serial_reduce;
       for (ExprId& arg : r.args) {
         if (task.kind == TaskKind::reduce) arg = flatten(arg, span, k()[target].name);
       }
@@ -344,10 +361,48 @@ class Builder {
            });
   }
 
-  // A product's operand as a plain 16-bit value.
-  ValueId operand(ExprId expr, SourceSpan span) {
+  // Which operands of a product have axes that the conditions of its loops are about: these are computed, so that they
+  // can be zero at the points that are left out. Nothing where a condition is about axes of both.
+  struct Masks {
+    bool x = false;
+    bool y = false;
+  };
+  std::optional<Masks> masks_of(const ProductShape& shape) {
+    const std::set<AxisId> in_x = axes_of(k(), shape.x), in_y = axes_of(k(), shape.y);
+    Masks masks;
+    const auto about = [&](const std::set<AxisId>& axes) {
+      bool x = false, y = false;
+      for (const AxisId a : axes) {
+        const bool summed = std::find(shape.k.begin(), shape.k.end(), a) != shape.k.end();
+        if (summed || !graph_.tiled.contains(a)) continue;
+        x = x || in_x.contains(a);
+        y = y || in_y.contains(a);
+        if (!in_x.contains(a) && !in_y.contains(a)) return false;
+      }
+      masks.x = masks.x || x;
+      masks.y = masks.y || y;
+      return !(x && y);
+    };
+    for (const Scope& scope : scopes_) {
+      if (!scope.where || std::find(shape.k.begin(), shape.k.end(), *scope.axis) == shape.k.end()) continue;
+      const Conjunction c = conjunction(k(), *scope.where, graph_.tiled);
+      for (const Linear& form : c.inequalities) {
+        std::set<AxisId> axes;
+        for (const auto& entry : form.axes) axes.insert(entry.first);
+        if (!about(axes)) return std::nullopt;
+      }
+      for (const ExprId opaque : c.opaque) {
+        if (!about(axes_of(k(), opaque))) return std::nullopt;
+      }
+    }
+    return masks;
+  }
+
+  // A product's operand as a plain 16-bit value, computed where `own` says so.
+  ValueId operand(ExprId expr, SourceSpan span, bool own) {
     const ExprId flat = flatten(expr, span, std::nullopt);
-    if (k()[flat].kind == Expr::Kind::value) return k()[flat].value;
+    const bool loaded = k()[expr].kind == Expr::Kind::access;
+    if (k()[flat].kind == Expr::Kind::value && !(own && loaded)) return k()[flat].value;
     const std::set<AxisId> axes = axes_of(k(), flat);
     const ValueId value = add_value(k(), "operand", k()[flat].type, {axes.begin(), axes.end()});
     add_map(value, false, flat, std::nullopt, span);
@@ -416,6 +471,13 @@ std::vector<AxisId> Graph::tiled_axes(ValueId value) const {
 }
 
 Result<Graph> build(const Kernel& kernel, const Walk& walk, const Limits& limits) {
+  for (const Tensor& tensor : kernel.tensors) {
+    if (bits(tensor.type) >= 8) continue;
+    return fail_at(
+        kernel.file, tensor.span,
+        fmt::format("tensor '{}' has type {}; packed types are not scheduled yet", tensor.name, name(tensor.type)),
+        "a type of at least 8 bits");
+  }
   const Kernel whole = with_explicit_axes(kernel);
   const std::set<AxisId> tiled = choose_tiled(whole);
   auto streamed = stream(whole, tiled, limits);

@@ -25,7 +25,10 @@ class Splitter {
       kernel_.parallel.erase(place);
     } else {
       Axis blocks = own;
-      blocks.name += "_block";
+      do {
+        blocks.name += "_block";
+      } while (
+          std::any_of(kernel_.axes.begin(), kernel_.axes.end(), [&](const Axis& a) { return a.name == blocks.name; }));
       blocks.extent = number(extent / length_);
       block_ = AxisId(kernel_.axes.size());
       *place = block_;

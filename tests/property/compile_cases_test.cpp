@@ -184,5 +184,111 @@ TEST(CompileCases, ProofsDoNotMultiplyWithHistory) {
   EXPECT_EQ(test::run_kernel(text, {{"S", 64}, {"E", 16}}, choices, true).failure, "");
 }
 
+// What a loop leaves out, an operand is zero for: the one that has the axes of the condition, whichever that is. Where
+// both have some, the sum runs index by index.
+TEST(CompileCases, ConditionsOfALoopReachTheOperandTheyAreAbout) {
+  const std::string text = R"(kernel test(X: f16[M,K], Y: f16[B,K]) -> (Z: f32[M,B]) {
+  parallel m: M, b: B;
+  carry z[m,b] = 0;
+  for k: K where CONDITION {
+    z[m,b] += sum[k] X[m,k] * Y[b,k];
+  }
+  Z[m,b] = z[m,b];
+})";
+  for (const std::string condition : {"k <= b", "k >= b", "k != b", "k <= m && k <= b", "b > 2", "k <= m", "k > 3",
+                                      "k <= m || k <= b", "(m + b) % 2 == 0"}) {
+    std::string own = text;
+    own.replace(own.find("CONDITION"), 9, condition);
+    for (const double rows : {2.0, 72.0}) {
+      const auto run = test::run_kernel(own, {{"M", rows}, {"B", 24}, {"K", 40}}, small());
+      EXPECT_EQ(run.failure, "") << condition;
+      const bool both = condition.find("||") != std::string::npos || condition.find('+') != std::string::npos;
+      EXPECT_EQ(run.generic_reason.empty(), !both) << condition << ": " << run.generic_reason;
+    }
+  }
+  EXPECT_EQ(test::run_kernel(R"(kernel test(X: f16[64,64], Y: f16[64,8]) -> (Z: f32[64,8]) {
+  parallel m: 64, b: 8;
+  carry z[m,b] = 0;
+  for k: 64 where k <= m {
+    z[m,b] += sum[k] Y[k,b] * X[k,m];
+  }
+  Z[m,b] = z[m,b];
+})",
+                             {}, small())
+                .failure,
+            "");
+}
+
+// A reduction inside an expression has the axes of the condition, also those that its summands lack.
+TEST(CompileCases, CountsOfPointsHaveTheAxesOfTheCondition) {
+  for (const std::string body : {"l[i] += 2 * sum[j] P[j];", "l[i] = max(l[i], max[j] P[j]);", "l[i] += sum[j] 1;"}) {
+    EXPECT_EQ(test::run_kernel("kernel test(P: f32[16]) -> (O: f32[S]) {\n  parallel i: S;\n  carry l[i] = 0;\n"
+                               "  for j: 16 where j <= i {\n    " +
+                                   body + "\n  }\n  O[i] = l[i];\n}",
+                               {{"S", 17}}, small())
+                  .failure,
+              "")
+        << body;
+  }
+}
+
+// State that begins anew in every iteration has no older value to keep.
+TEST(CompileCases, CarriesInsideALoopBeginAnew) {
+  EXPECT_EQ(test::run_kernel(R"(kernel test(X: f16[3,4]) -> (O: f32[3]) {
+  parallel i: 3;
+  carry l[i] = 0;
+  for j: 4 where j <= i {
+    carry t[i] = 1;
+    l[i] += t[i] * sum[j] X[i,j];
+  }
+  O[i] = l[i];
+})",
+                             {}, small())
+                .failure,
+            "");
+}
+
+TEST(CompileCases, WalksNameTheirBlocksAnew) {
+  driver::Choices choices = small();
+  choices.walk = {"h", 2};
+  EXPECT_EQ(test::run_kernel(R"(kernel test(X: f16[2,64,64], Y: f16[64,64]) -> (Z: f32[4,2,64,64]) {
+  parallel h: 4, h_block: 2, m: 64, n: 64;
+  Z[h,h_block,m,n] = sum[k: 64] X[h_block,m,k] * Y[n,k];
+})",
+                             {}, choices)
+                .failure,
+            "");
+}
+
+TEST(CompileCases, WalksOverNothing) {
+  driver::Choices choices = small();
+  choices.walk = {"b", 4};
+  EXPECT_EQ(test::run_kernel(R"(kernel test(X: f16[4,8,K], Y: f16[8,K]) -> (Z: f32[4,8,8]) {
+  parallel b: 4, m: 8, n: 8;
+  Z[b,m,n] = sum[k: K] X[b,m,k] * Y[n,k];
+})",
+                             {{"K", 0}}, choices)
+                .failure,
+            "");
+}
+
+// Overlapping iterations need two slots, whatever was asked for.
+TEST(CompileCases, OverlapNeedsTwoSlots) {
+  driver::Choices choices = small(64, 32);
+  choices.schedule.depth = 1;
+  EXPECT_EQ(test::run_kernel(R"(kernel test(A: f16[64,64], V: f16[64,64]) -> (Z: f32[64,64]) {
+  parallel m: 64, n: 64;
+  carry o[m,n] = 0;
+  for j: 64 {
+    w[m,j] = f16(exp(A[m,j]));
+    o[m,n] += sum[j] w[m,j] * V[j,n];
+  }
+  Z[m,n] = o[m,n];
+})",
+                             {}, choices)
+                .failure,
+            "");
+}
+
 }  // namespace
 }  // namespace pipethreader

@@ -50,6 +50,19 @@ TEST(Task, ProductsOverOneDomainShareALoopAndTheOperand) {
   EXPECT_EQ(loops, 1);
 }
 
+TEST(Task, PackedTypesAreAClearError) {
+  auto parsed = kernel::parse("kernel k(X: i4[8]) -> (Y: f32[8]) {\n  parallel n: 8;\n  Y[n] = X[n];\n}", "k.stask");
+  ASSERT_TRUE(parsed) << parsed.error().format();
+  const auto checked = kernel::check(parsed->front());
+  ASSERT_TRUE(checked) << checked.error().format();
+  const auto graph = task::build(*checked);
+  ASSERT_FALSE(graph);
+  EXPECT_NE(
+      graph.error().format().find("k.stask:1:10: error: tensor 'X' has type i4; packed types are not scheduled yet"),
+      std::string::npos)
+      << graph.error().format();
+}
+
 TEST(Task, ShortReductionStaysOnChip) {
   const auto graph = task::build(library("matmul", {{"M", 512}, {"N", 512}, {"K", 64}}));
   ASSERT_TRUE(graph) << graph.error().format();
@@ -100,6 +113,38 @@ TEST(Partition, TilesPropagateToEveryValue) {
   }
 }
 
+partition::Assignment assignment_of(const std::string& text) {
+  auto parsed = kernel::parse(text, "test.stask");
+  EXPECT_TRUE(parsed) << parsed.error().format();
+  const auto checked = kernel::check(parsed->front());
+  EXPECT_TRUE(checked) << checked.error().format();
+  driver::Choices choices;
+  choices.partition.row = 64;
+  choices.partition.lanes = 1;
+  const auto lowered = driver::lower_kernel(*checked, h100(), choices);
+  EXPECT_TRUE(lowered) << lowered.error().format();
+  return lowered->assignment;
+}
+
+// Row sums beside products: in shares where only the end of the loop needs them.
+TEST(Layout, SumsThatOnlyTheEndNeedsStayInShares) {
+  const std::string head = R"(kernel sums(A: f16[64,256], B: f16[64,256]) -> (Y: f32[64], Z: f32[64]) {
+  parallel i: 64;
+)";
+  const std::string products = R"(  for j: 256 {
+    s[i,j] = sum[k: 64] A[i,k] * B[k,j];
+)";
+  const std::string tail = "  }\n  Y[i] = l[i];\n  Z[i] = m[i];\n}";
+  const auto partial = [&](const std::string& start, const std::string& body) {
+    return assignment_of(head + "  carry l[i] = " + start + ", m[i] = 0;\n" + products + body + tail).partial.size();
+  };
+  EXPECT_EQ(partial("0", "l[i] += sum[j] s[i,j]; m[i] = max(m[i], max[j] s[i,j]);\n"), 1U);
+  EXPECT_EQ(partial("0", "l[i] = l[i] * 0.5 + sum[j] s[i,j]; m[i] += sum[j] s[i,j] * s[i,j];\n"), 2U);
+  EXPECT_EQ(partial("1", "l[i] += sum[j] s[i,j]; m[i] = max(m[i], max[j] s[i,j]);\n"), 0U);   // starts elsewhere
+  EXPECT_EQ(partial("0", "l[i] += sum[j] s[i,j]; m[i] = max(m[i], l[i]);\n"), 0U);            // read in the loop
+  EXPECT_EQ(partial("0", "l[i] = l[i] * l[i] + sum[j] s[i,j]; m[i] = max(m[i], 1);\n"), 0U);  // not linear
+}
+
 TEST(Schedule, DelayedProductRunsUnderTheNextArithmetic) {
   driver::Choices choices;
   choices.schedule.overlap = schedule::Overlap::delayed;
@@ -115,6 +160,38 @@ TEST(Schedule, DelayedProductRunsUnderTheNextArithmetic) {
   EXPECT_LT(at("issue mma s @ tensor_core stage 0"), at("issue mma o @ tensor_core stage 1"));
   EXPECT_LT(at("issue mma o @ tensor_core stage 1"), at("reduce x_max"));
   EXPECT_LT(at("reduce x_max"), at("wait mma o @ tensor_core stage 1"));
+  // Its next operand is computed under it, beside the registers that it reads, and moved there when it is over.
+  EXPECT_LT(at("prepare map operand"), at("wait mma o @ tensor_core stage 1"));
+  EXPECT_LT(at("wait mma o @ tensor_core stage 1"), at("move map operand"));
+  EXPECT_NE(program::print(lowered->program).find("mma_wait 0 pin v_tile_ring"), std::string::npos);
+}
+
+// What is prepared is what the rest of the iteration reads; a value that is read after the loop is not set aside.
+TEST(Schedule, OperandsReadElsewhereAreNotPrepared) {
+  auto parsed = kernel::parse(R"(kernel last(A: f16[64,256], B: f16[256,64]) -> (Y: f32[64,64], P: f16[64]) {
+  parallel i: 64;
+  inner d: 64;
+  carry y[i,d] = 0, q[i] = 0;
+  for j: 256 {
+    p[i,j] = f16(A[i,j] * 0.5);
+    y[i,d] = y[i,d] * 0.5;
+    y[i,d] += sum[j] p[i,j] * B[j,d];
+    q[i] = max(q[i], max[j] f32(p[i,j]));
+  }
+  Y[i,d] = y[i,d];
+  P[i] = f16(q[i]);
+})",
+                              "test.stask");
+  ASSERT_TRUE(parsed) << parsed.error().format();
+  const auto checked = kernel::check(parsed->front());
+  ASSERT_TRUE(checked) << checked.error().format();
+  driver::Choices choices;
+  choices.partition.row = 64;
+  choices.partition.lanes = 1;
+  choices.schedule.overlap = schedule::Overlap::delayed;
+  const auto lowered = driver::lower_kernel(*checked, h100(), choices);
+  ASSERT_TRUE(lowered) << lowered.error().format();
+  EXPECT_TRUE(driver::prove_and_print(lowered->program)) << program::print(lowered->program);
 }
 
 TEST(Schedule, WaitsStandBetweenAProductAndItsReaders) {
