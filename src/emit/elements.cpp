@@ -209,8 +209,7 @@ void across_warps(Emission& emission, const Reduce& reduce, const Reduction& red
     return;
   }
   const Buffer& scratch = emission.program[reduce.scratch];
-  std::int64_t elements = 1;
-  for (const int extent : target.shape) elements *= extent;
+  const std::int64_t elements = target.elements();
   const int instances = emission.program[emission.role.id].instances;
   if (static_cast<std::int64_t>(scratch.rows) * scratch.cols * bits(scratch.type) / 32 < 4 * elements * instances) {
     emission.problem("scratch '{}' is too small for {} partial results of {} warps", scratch.name, elements,

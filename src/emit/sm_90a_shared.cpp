@@ -228,8 +228,7 @@ void Sm90a::write(const Relayout& op) {
   }
   const Fragment& source = program_[op.source];
   const Buffer& scratch = program_[op.scratch];
-  std::int64_t bytes = bits(source.type) / 8;
-  for (const int extent : source.layout.shape) bytes *= extent;
+  const std::int64_t bytes = source.layout.elements() * bits(source.type) / 8;
   const std::int64_t room = static_cast<std::int64_t>(scratch.rows) * scratch.cols * bits(scratch.type) / 8;
   if (room < bytes * program_[emission_.role.id].instances) {
     emission_.problem("scratch '{}' holds {} bytes; a relayout of '{}' needs {} for each instance", scratch.name, room,

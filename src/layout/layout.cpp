@@ -74,6 +74,10 @@ Result<void> check_digits(const Layout& layout) {
 
 }  // namespace
 
+std::int64_t Layout::elements() const {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
 int Layout::registers() const { return extent_of(*this, Place::reg); }
 
 std::vector<int> Layout::thread_offset(int thread) const {

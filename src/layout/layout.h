@@ -37,6 +37,7 @@ struct Layout {
   std::vector<Digit> digits;
   bool operator==(const Layout&) const = default;
 
+  [[nodiscard]] std::int64_t elements() const;                            // of the whole tile
   [[nodiscard]] int registers() const;                                    // elements a thread holds
   [[nodiscard]] std::vector<int> coordinates(int thread, int reg) const;  // thread = warp * 32 + lane
   // coordinates(thread, reg) is the sum of these two, dimension by dimension.

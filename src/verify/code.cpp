@@ -323,18 +323,16 @@ class Compiler {
     });
   }
 
-  [[nodiscard]] Rectangle whole(BufferId buffer) const { return {0, program_[buffer].rows, 0, program_[buffer].cols}; }
-
   Result<SharedAccess> rows_of(BufferRef ref, std::int64_t begin, std::int64_t count) {
-    Rectangle part = whole(ref.buffer);
+    Rectangle part = whole(program_[ref.buffer]);
     part.row_begin = begin;
     part.row_end = begin + count;
     return checked(ref, part);
   }
 
   Result<SharedAccess> checked(BufferRef ref, const Rectangle& part) {
-    const Rectangle all = whole(ref.buffer);
-    if (part.row_begin < 0 || part.col_begin < 0 || part.row_end > all.row_end || part.col_end > all.col_end) {
+    const Rectangle all = whole(program_[ref.buffer]);
+    if (!inside(part, all)) {
       return error(fmt::format("touches rows {}..{} and columns {}..{} of buffer '{}', which has {} x {}",
                                part.row_begin, part.row_end, part.col_begin, part.col_end, program_[ref.buffer].name,
                                all.row_end, all.col_end));
@@ -361,21 +359,19 @@ class Compiler {
     return checked(ref, {rows->low, rows->high + 1, cols->low, cols->high + 1});
   }
 
-  // An instance's own part of a scratch buffer, element by element, when there is room for all instances; else the
-  // beginning.
+  // Where a part begins that an expression places; nothing is the first element.
+  Result<Interval> origin(const std::optional<ExprId>& expr, const std::string& what) {
+    if (!expr) return Interval{0, 0};
+    const auto sum = uniform(*expr);
+    if (!sum) return tl::unexpected(sum.error());
+    const Interval found = terms_.bounds(*sum, scope_);
+    if (found.high >= no_limit || found.low < 0) return error(fmt::format("{} cannot be bounded", what));
+    return found;
+  }
+
   [[nodiscard]] SharedAccess scratch_of(BufferId buffer, std::int64_t elements) const {
-    Rectangle part = whole(buffer);
-    const std::int64_t cols = part.col_end;
-    const bool room = elements * program_[code_.role].instances <= part.row_end * cols;
-    const std::int64_t first = room ? elements * code_.instance : 0;
-    const std::int64_t last = std::min(first + elements, part.row_end * cols);
-    part.row_begin = first / cols;
-    part.row_end = (last + cols - 1) / cols;
-    if (part.row_end == part.row_begin + 1) {
-      part.col_begin = first % cols;
-      part.col_end = last - part.row_begin * cols;
-    }
-    return {{buffer, 0}, part, {}};
+    const int instances = program_[code_.role].instances;
+    return {{buffer, 0}, scratch_part(program_[buffer], elements, code_.instance, instances), {}};
   }
 
   [[nodiscard]] std::int64_t map_rows(MapId map) const {
@@ -397,7 +393,7 @@ class Compiler {
   }
   Result<void> compile(const Instr& instr, const CopyPlain& op) {
     Step& step = add(Do::execute, instr);
-    Rectangle part = whole(op.target.buffer);  // instances share the rows
+    Rectangle part = whole(program_[op.target.buffer]);  // instances share the rows
     const std::int64_t rows = part.row_end;
     const int instances = program_[code_.role].instances;
     part.row_begin = rows * code_.instance / instances;
@@ -433,32 +429,20 @@ class Compiler {
   }
   Result<void> compile(const Instr& instr, const BulkStore& op) {
     Step& step = add(Do::execute, instr);
-    const auto row = uniform(op.row);
-    if (!row) return tl::unexpected(row.error());
-    const Interval first = terms_.bounds(*row, scope_);
-    if (first.high >= no_limit || first.low < 0) return error("its rows cannot be bounded");
-    auto access = rows_of(op.source, first.low, first.high - first.low + map_rows(op.map));
+    const auto first = origin(op.row, "its rows");
+    if (!first) return tl::unexpected(first.error());
+    auto access = rows_of(op.source, first->low, first->high - first->low + map_rows(op.map));
     if (!access) return tl::unexpected(access.error());
     step.shared.push_back(std::move(*access));
     return {};
   }
 
-  Result<Interval> origin_of(const std::optional<ExprId>& expr) {
-    if (!expr) return Interval{0, 0};
-    const auto sum = uniform(*expr);
-    if (!sum) return tl::unexpected(sum.error());
-    const Interval origin = terms_.bounds(*sum, scope_);
-    if (origin.high >= no_limit || origin.low < 0) return error("an operand's origin cannot be bounded");
-    return origin;
-  }
-
   Result<void> operand(Step& step, const Operand& operand, std::int64_t extent, std::int64_t k) {
     if (operand.in_registers) return {};
-    const auto origin = origin_of(operand.origin);
-    if (!origin) return tl::unexpected(origin.error());
-    const auto k_origin = origin_of(operand.k_origin);
-    if (!k_origin) return tl::unexpected(k_origin.error());
-    Rectangle part{origin->low, origin->high + extent, k_origin->low, k_origin->high + k};
+    const auto first = origin(operand.origin, "an operand's origin");
+    const auto first_k = origin(operand.k_origin, "an operand's origin");
+    if (!first || !first_k) return tl::unexpected(first ? first_k.error() : first.error());
+    Rectangle part{first->low, first->high + extent, first_k->low, first_k->high + k};
     if (operand.transposed) part = {part.col_begin, part.col_end, part.row_begin, part.row_end};
     auto access = checked(operand.buffer, part);
     if (!access) return tl::unexpected(access.error());
@@ -487,22 +471,16 @@ class Compiler {
     fragments_of(op.value, step.reads);
     if (op.accumulate) step.reads.push_back(op.target.index);
     step.writes = {op.target.index};
-    if (op.scratch.valid()) step.shared.push_back(scratch_of(op.scratch, 4 * elements(op.target)));
+    if (op.scratch.valid()) step.shared.push_back(scratch_of(op.scratch, 4 * program_[op.target].layout.elements()));
     return {};
   }
   Result<void> compile(const Instr& instr, const Relayout& op) {
     Step& step = add(Do::execute, instr);
     step.reads = {op.source.index};
     step.writes = {op.target.index};
-    if (op.scratch.valid()) step.shared.push_back(scratch_of(op.scratch, elements(op.target)));
+    if (op.scratch.valid()) step.shared.push_back(scratch_of(op.scratch, program_[op.target].layout.elements()));
     return {};
   }
-  [[nodiscard]] std::int64_t elements(FragmentId fragment) const {
-    std::int64_t product = 1;
-    for (const int extent : program_[fragment].layout.shape) product *= extent;
-    return product;
-  }
-
   template <class Op>
   Result<void> barrier(const Instr& instr, const Op& op) {
     Step& step = add(Do::execute, instr);
@@ -525,23 +503,6 @@ class Compiler {
   }
 };
 
-// The rectangles between all borders of the accesses to a buffer.
-std::vector<Rectangle> cut(const Buffer& buffer, const std::vector<Rectangle>& parts) {
-  std::set<std::int64_t> rows{0, buffer.rows};
-  std::set<std::int64_t> cols{0, buffer.cols};
-  for (const Rectangle& part : parts) {
-    rows.insert({part.row_begin, part.row_end});
-    cols.insert({part.col_begin, part.col_end});
-  }
-  std::vector<Rectangle> atoms;
-  for (auto row = rows.begin(); std::next(row) != rows.end(); ++row) {
-    for (auto col = cols.begin(); std::next(col) != cols.end(); ++col) {
-      atoms.push_back({*row, *std::next(row), *col, *std::next(col)});
-    }
-  }
-  return atoms;
-}
-
 void cut_buffers(const Program& program, Compiled& compiled) {
   std::vector<std::vector<Rectangle>> parts(program.buffers.size());
   const auto each_access = [&](auto visit) {
@@ -559,9 +520,7 @@ void cut_buffers(const Program& program, Compiled& compiled) {
   each_access([&](SharedAccess& access) {
     const auto& atoms = compiled.atoms[at(access.ref.buffer.index)];
     for (std::size_t i = 0; i < atoms.size(); ++i) {
-      const bool inside = atoms[i].row_begin >= access.part.row_begin && atoms[i].row_end <= access.part.row_end &&
-                          atoms[i].col_begin >= access.part.col_begin && atoms[i].col_end <= access.part.col_end;
-      if (inside) access.atoms.push_back(static_cast<int>(i));
+      if (inside(atoms[i], access.part)) access.atoms.push_back(static_cast<int>(i));
     }
   });
 }

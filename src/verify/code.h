@@ -10,14 +10,10 @@
 
 #include "program/program.h"
 #include "verify/bits.h"
+#include "verify/rectangles.h"
 #include "verify/terms.h"
 
 namespace pipethreader::verify {
-
-struct Rectangle {
-  std::int64_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
-  bool operator==(const Rectangle&) const = default;
-};
 
 struct SharedAccess {
   program::BufferRef ref;
