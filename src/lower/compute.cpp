@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lower/lowerer.h"
+#include "schedule/ring_uses.h"
 
 namespace pipethreader::lower {
 
@@ -10,36 +11,7 @@ using schedule::Entry;
 using schedule::Item;
 using schedule::LoopTree;
 using schedule::Part;
-
-namespace {
-
-bool holds(const std::vector<ValueId>& values, ValueId v) {
-  return std::find(values.begin(), values.end(), v) != values.end();
-}
-
-int stage_of(const Item& item) {
-  const auto* entry = std::get_if<Entry>(&item.node);
-  return entry == nullptr ? 0 : entry->stage;
-}
-
-}  // namespace
-
-// Whether the item reads the ring's slots: starts to (fetch, issue), or has finished reading (fetch, wait).
-bool Lowerer::reads_ring(const Item& item, std::size_t ring, bool completes) const {
-  if (const auto* loop = std::get_if<LoopTree>(&item.node)) {
-    return std::any_of(loop->body.begin(), loop->body.end(),
-                       [&](const Item& i) { return reads_ring(i, ring, completes); });
-  }
-  const auto& entry = std::get<Entry>(item.node);
-  const task::Task& t = graph_[entry.task];
-  const auto& values = schedule_.rings[ring].values;
-  if (t.kind == task::TaskKind::load) return holds(values, *t.writes);
-  if (t.kind == task::TaskKind::slice) return holds(values, t.reads[0]);
-  if (!t.product || entry.part != (completes ? Part::wait : Part::issue)) return false;
-  const task::Product p = partition::oriented(graph_, assignment_, entry.task);
-  const auto read = [&](ValueId v) { return holds(values, assignment_[v].kept.value_or(v)); };
-  return (read(p.a) && !assignment_.products.at(entry.task).a_in_registers) || read(p.b);
-}
+using schedule::stage_of;
 
 // How many groups issued after the awaited one may still run, counted over the entries that execute in this stretch.
 int Lowerer::pending_groups(const std::vector<Item>& items, std::size_t wait, int low, int high) const {
@@ -68,31 +40,7 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
                     int high, int lag_base) {
   const auto active = [&](const Item& item) { return stage_of(item) >= low && stage_of(item) <= high; };
   const auto lag_of = [&](const Item& item) { return stage_of(item) + lag_base; };
-  struct Use {
-    std::size_t first = 0, last = 0;
-    bool waits = false, releases = false;
-  };
-  std::vector<Use> uses(schedule_.rings.size());
-  for (std::size_t r = 0; r < schedule_.rings.size(); ++r) {
-    if (schedule_.rings[r].level != level) continue;
-    int first_stage = 2, last_stage = -1;
-    for (const Item& item : items) {
-      if (reads_ring(item, r, false)) first_stage = std::min(first_stage, stage_of(item));
-      if (reads_ring(item, r, true)) last_stage = std::max(last_stage, stage_of(item));
-    }
-    for (std::size_t i = items.size(); i-- > 0;) {
-      if (reads_ring(items[i], r, false) && stage_of(items[i]) == first_stage) {
-        uses[r].first = i;
-        uses[r].waits = first_stage >= low && first_stage <= high;
-      }
-    }
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      if (reads_ring(items[i], r, true) && stage_of(items[i]) == last_stage) {
-        uses[r].last = i;
-        uses[r].releases = last_stage >= low && last_stage <= high;
-      }
-    }
-  }
+  const std::vector<schedule::RingUse> uses = schedule::ring_uses(graph_, assignment_, schedule_, items, level);
   const auto issues = [&](std::size_t i) {
     const auto* e = std::get_if<Entry>(&items[i].node);
     return e != nullptr && e->part == Part::issue;
@@ -109,8 +57,8 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
     const int lag = lag_of(items[i]);
     const bool starts_turn = turns && issues(i) && !neighbour_issues(i, -1);
     const bool ends_turn = turns && issues(i) && !neighbour_issues(i, 1);
-    for (std::size_t r = 0; r < uses.size(); ++r) {
-      if (uses[r].waits && uses[r].first == i) block.push_back({program::RingWait{program::RingId(r), lag}, {}});
+    for (const schedule::RingUse& use : uses) {
+      if (use.first == i) block.push_back({program::RingWait{program::RingId(use.ring), lag}, {}});
     }
     if (starts_turn) block.push_back({program::BarrierSync{turn(), b_.instance()}, "my turn"});
     if (const auto* loop = std::get_if<LoopTree>(&items[i].node)) {
@@ -132,8 +80,8 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
       const ExprId next = b_.mod(b_.add(b_.instance(), 1), partition_.lanes);
       block.push_back({program::BarrierArrive{turn(), next}, "the next lane's turn"});
     }
-    for (std::size_t r = 0; r < uses.size(); ++r) {
-      if (uses[r].releases && uses[r].last == i) block.push_back({program::RingRelease{program::RingId(r), lag}, {}});
+    for (const schedule::RingUse& use : uses) {
+      if (use.last == i) block.push_back({program::RingRelease{program::RingId(use.ring), lag}, {}});
     }
   }
 }
@@ -146,7 +94,7 @@ program::BarrierId Lowerer::turn() {
   return *turn_;
 }
 
-void Lowerer::advance(Block& block, const std::vector<StatementId>& level, bool) {
+void Lowerer::advance(Block& block, const std::vector<StatementId>& level) {
   for (std::size_t r = 0; r < schedule_.rings.size(); ++r) {
     if (schedule_.rings[r].level == level) block.push_back({program::RingAdvance{program::RingId(r)}, {}});
   }
@@ -154,7 +102,7 @@ void Lowerer::advance(Block& block, const std::vector<StatementId>& level, bool)
 
 void Lowerer::computer(const std::vector<Item>& body, Block& block, const std::vector<StatementId>& level) {
   items(body, block, level, 0, 0, 0);
-  advance(block, level, false);
+  advance(block, level);
 }
 
 void Lowerer::pipelined(const LoopTree& loop, const Bounds& bounds, Block& block,
@@ -168,7 +116,7 @@ void Lowerer::pipelined(const LoopTree& loop, const Bounds& bounds, Block& block
   if (loop.stages == 1) {
     let(walk.body, frame.origin[0], tile_origin(bounds, loop.axis, b_.var(walk.var)));
     items(loop.body, walk.body, level, 0, 0, 0);
-    advance(walk.body, level, false);
+    advance(walk.body, level);
     block.push_back({std::move(walk), {}});
     return;
   }
@@ -177,13 +125,13 @@ void Lowerer::pipelined(const LoopTree& loop, const Bounds& bounds, Block& block
   prologue.condition = any;
   let(prologue.then, frame.origin[0], tile_origin(bounds, loop.axis, b_.constant(0)));
   items(loop.body, prologue.then, level, 0, 0, 0);
-  advance(prologue.then, level, false);
+  advance(prologue.then, level);
   block.push_back({std::move(prologue), "prologue: stage 0 of the first iteration"});
 
   let(walk.body, frame.origin[0], tile_origin(bounds, loop.axis, b_.var(walk.var)));
   let(walk.body, frame.origin[1], tile_origin(bounds, loop.axis, b_.sub(b_.var(walk.var), 1)));
   items(loop.body, walk.body, level, 0, 1, 0);
-  advance(walk.body, level, false);
+  advance(walk.body, level);
   block.push_back({std::move(walk), "steady state: stage 0 of this iteration, stage 1 of the one before"});
 
   program::If epilogue;
@@ -199,7 +147,7 @@ std::optional<program::RingWait> Lowerer::pin_of(const Entry& entry, const std::
   if (entry.part != Part::wait || entry.stage == 0) return std::nullopt;
   for (std::size_t r = 0; r < schedule_.rings.size(); ++r) {
     const schedule::RingPlan& ring = schedule_.rings[r];
-    if (ring.level == level && ring.depth > 1 && reads_ring({entry}, r, true))
+    if (ring.level == level && ring.depth > 1 && schedule::reads(graph_, assignment_, {entry}, ring, Part::wait))
       return program::RingWait{program::RingId(r), 0};
   }
   return std::nullopt;
@@ -217,7 +165,7 @@ void Lowerer::entry(const Entry& entry, Block& block, int lag, int pending,
       }
       break;
     case task::TaskKind::slice:
-      slice(t, block);
+      fetch(*t.writes, block, lag);
       break;
     case task::TaskKind::map:
       if (entry.part == Part::prepare) set_aside(*t.writes);

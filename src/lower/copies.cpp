@@ -2,14 +2,11 @@
 #include <algorithm>
 
 #include "lower/lowerer.h"
-#include "partition/bulk.h"
 #include "task/rewrite.h"
 
 namespace pipethreader::lower {
 
 using kernel::Expr;
-
-namespace {}  // namespace
 
 program::Swizzle swizzle_for(int rows, int cols, ScalarType type) {
   if (rows % 8 != 0) return program::Swizzle::none;
@@ -156,6 +153,16 @@ void Lowerer::copy(ValueId value, std::size_t ring, Block& block) {
   block.push_back({program::CopyPlain{target, source}, {}});
 }
 
+program::TensorMap::MapDim Lowerer::map_dim(const partition::BulkDim& dim, int box) {
+  program::TensorMap::MapDim d;
+  d.extent = size(dim.extent);
+  d.stride = b_.constant(dim.stride_factor);
+  for (const KernelExpr s : dim.stride) d.stride = b_.mul(d.stride, size(s));
+  d.box = box;
+  d.step = dim.step;
+  return d;
+}
+
 std::optional<program::MapId> Lowerer::tensor_map(ValueId value, std::vector<ExprId>& coordinates) {
   const Expr access = access_of(graph_, kernel_, value);
   const auto answer = partition::bulk_view(kernel_, graph_.tiled, access.tensor, access.args);
@@ -164,13 +171,7 @@ std::optional<program::MapId> Lowerer::tensor_map(ValueId value, std::vector<Exp
   map.tensor = program::TensorId(static_cast<std::size_t>(access.tensor.index));
   map.swizzle = program_[buffers_.at(value)].swizzle;
   for (const partition::BulkDim& dim : answer.view->dims) {
-    program::TensorMap::MapDim d;
-    d.extent = size(dim.extent);
-    d.stride = b_.constant(dim.stride_factor);
-    for (const KernelExpr s : dim.stride) d.stride = b_.mul(d.stride, size(s));
-    d.box = dim.axis ? partition_.extent(*dim.axis) : 1;
-    d.step = dim.step;
-    map.dims.push_back(d);
+    map.dims.push_back(map_dim(dim, dim.axis ? partition_.extent(*dim.axis) : 1));
     coordinates.push_back(uniform(dim.coordinate));
   }
   const program::RingId ring = program_[buffers_.at(value)].ring;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 #include "task/products.h"
 #include "task/rewrite.h"
@@ -187,6 +188,33 @@ program::FragmentId Lowerer::temporary(const std::string& name, ScalarType type,
   return program::FragmentId(program_.fragments.size() - 1);
 }
 
+program::BufferId Lowerer::scratch(const std::string& name, ScalarType type, int rows, int cols) {
+  program::Buffer buffer;
+  buffer.name = name;
+  buffer.type = type;
+  buffer.rows = rows;
+  buffer.cols = cols;
+  program_.buffers.push_back(buffer);
+  return program::BufferId(program_.buffers.size() - 1);
+}
+
+ExprId Lowerer::element(program::FragmentId fragment) {
+  std::vector<int> own(program_[fragment].layout.shape.size());
+  std::iota(own.begin(), own.end(), 0);
+  return b_.fragment(fragment, own);
+}
+
+program::FragmentId Lowerer::moved(program::FragmentId source, const std::string& name, const layout::Layout& layout,
+                                   Block& block) {
+  const ScalarType type = program_[source].type;
+  const program::FragmentId target = temporary(name + "_moved", type, layout);
+  const ScalarType stored = type == ScalarType::boolean ? ScalarType::i32 : type;
+  const int rows = partition_.lanes * static_cast<int>(layout.elements());
+  const program::BufferId way = scratch(name + "_move", stored, rows);
+  block.push_back({program::Relayout{target, source, way}, {}});
+  return target;
+}
+
 program::FragmentId Lowerer::operand(ValueId value, const std::vector<AxisId>& domain, const layout::Layout& layout,
                                      Block& block) {
   const program::FragmentId source = fragment(value);
@@ -198,18 +226,7 @@ program::FragmentId Lowerer::operand(ValueId value, const std::vector<AxisId>& d
   }
   if (layout::register_map(layout, program_[source].layout, dims)) return source;
   // Elsewhere: moved to where this statement needs it, through shared memory.
-  const layout::Layout target = layout::slice(layout, dims);
-  const program::FragmentId moved = temporary(kernel_[value].name + "_moved", kernel_[value].type, target);
-  int elements = 1;
-  for (const int extent : target.shape) elements *= extent;
-  program::Buffer scratch;
-  scratch.name = kernel_[value].name + "_move";
-  scratch.type = kernel_[value].type == ScalarType::boolean ? ScalarType::i32 : kernel_[value].type;
-  scratch.rows = partition_.lanes * elements;
-  scratch.cols = 1;
-  program_.buffers.push_back(scratch);
-  block.push_back({program::Relayout{moved, source, program::BufferId(program_.buffers.size() - 1)}, {}});
-  return moved;
+  return moved(source, kernel_[value].name, layout::slice(layout, dims), block);
 }
 
 ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, const layout::Layout& layout,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lower/lower.h"
+#include "partition/bulk.h"
 #include "program/expr_builder.h"
 #include "task/affine.h"
 
@@ -59,6 +60,11 @@ class Lowerer {
   ExprId indexing(KernelExpr expr, const std::vector<AxisId>& domain);  // integer expression per element
   program::FragmentId fragment(ValueId value);
   program::FragmentId temporary(const std::string& name, ScalarType type, const layout::Layout& layout);
+  program::BufferId scratch(const std::string& name, ScalarType type, int rows, int cols = 1);
+  ExprId element(program::FragmentId fragment);  // at the same coordinates
+  // A copy of the fragment in another layout, by way of shared memory.
+  program::FragmentId moved(program::FragmentId source, const std::string& name, const layout::Layout& layout,
+                            Block& block);
   program::FragmentId operand(ValueId value, const std::vector<AxisId>& domain, const layout::Layout& layout,
                               Block& block);
   [[nodiscard]] bool ragged(AxisId axis) const;
@@ -80,6 +86,7 @@ class Lowerer {
   ExprId masked(const LoopFrame& frame);  // uniform: some point of the tile lies outside
   ExprId predicate(const LoopFrame& frame, const std::vector<AxisId>& domain, const layout::Layout& layout,
                    Block& block);  // per element
+  const LoopFrame* frame_of(AxisId axis) const;
   [[nodiscard]] layout::Layout with_registers(const layout::Layout& layout, const std::vector<int>& kept,
                                               const std::vector<AxisId>& axes) const;
   std::optional<ExprId> has_point(const LoopFrame& frame, const std::vector<AxisId>& domain,
@@ -92,6 +99,7 @@ class Lowerer {
   program::Access access(const kernel::Expr& access, const std::vector<AxisId>& domain);
   std::optional<ExprId> access_guard(const std::vector<KernelExpr>& indices, kernel::TensorId tensor,
                                      const std::vector<AxisId>& domain);
+  program::TensorMap::MapDim map_dim(const partition::BulkDim& dim, int box);
   std::optional<program::MapId> tensor_map(ValueId value, std::vector<ExprId>& coordinates);
 
   // --- compute.cpp: the computing lanes
@@ -105,22 +113,29 @@ class Lowerer {
              const std::optional<program::RingWait>& pin);
   [[nodiscard]] std::optional<program::RingWait> pin_of(const schedule::Entry& entry,
                                                         const std::vector<StatementId>& level) const;
-  void advance(Block& block, const std::vector<StatementId>& level, bool copier_side);
-  [[nodiscard]] bool reads_ring(const schedule::Item& item, std::size_t ring, bool completes) const;
+  void advance(Block& block, const std::vector<StatementId>& level);
   int pending_groups(const std::vector<schedule::Item>& items, std::size_t wait, int low, int high) const;
+  program::BarrierId turn();
+
+  // --- tasks.cpp: maps, reductions, loads by the threads
   [[nodiscard]] bool lives_before(ValueId value, StatementId loop) const;
   void map(const task::Task& task, Block& block);
+  program::BufferId reduce_scratch(program::FragmentId target);
   void reduce(const task::Task& task, Block& block);
+  void join_partial_sums(StatementId loop, Block& block);
   void serial_reduce(const task::Task& task, Block& block);
   void load(const task::Task& task, Block& block);
-  void fetch(ValueId value, Block& block, int lag);
-  void slice(const task::Task& task, Block& block);
+
+  // --- operands.cpp: products and what they read
+  void issue(TaskId id, Block& block, int lag);
+  program::Operand shared_operand(ValueId value, AxisId free_axis, AxisId k, int lag);
+  void fetch(ValueId value, Block& block, int lag);  // from a ring's slot into registers; a slice of a kept value too
+  ExprId kept_origin(AxisId whole, AxisId loop);
+  ExprId in_tile(AxisId own, const std::vector<AxisId>& domain);
+  ExprId shared_row(ValueId value, const std::vector<AxisId>& domain);
+  ExprId shared_col(ValueId value, const std::vector<AxisId>& domain);
   void set_aside(ValueId operand);
   void move_operand(ValueId operand, Block& block);
-  void join_partial_sums(StatementId loop, Block& block);
-  void store(const task::Task& task, Block& block);
-  bool staged_store(const kernel::Store& node, ValueId value, Block& block);
-  void issue(TaskId id, Block& block, int lag);
   struct Mask {
     ExprId outside;  // uniform: the tile has points that must not be seen
     ExprId points;   // per element: those that may
@@ -130,13 +145,11 @@ class Lowerer {
   void after_write(ValueId value, Block& block);
   void write_scratch(ValueId value, Block& block);
   void lane_barrier(Block& block);
-  program::BarrierId turn();
-  program::BufferId reduce_scratch(program::FragmentId target);
-  const LoopFrame* frame_of(AxisId axis) const;
-  ExprId kept_origin(AxisId whole, AxisId loop);
-  program::Operand shared_operand(ValueId value, AxisId free_axis, AxisId k, int lag);
-  ExprId shared_row(ValueId value, const std::vector<AxisId>& domain, bool whole);
-  ExprId shared_col(ValueId value, const std::vector<AxisId>& domain);
+
+  // --- stores.cpp: results to global memory
+  void store(const task::Task& task, Block& block);
+  bool staged_store(const kernel::Store& node, ValueId value, Block& block);
+
   void fail(const std::string& message, SourceSpan span = {});
 
   const task::Graph& graph_;

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "lower/lowerer.h"
-#include "partition/bulk.h"
 #include "task/products.h"
 #include "task/rewrite.h"
 
@@ -21,9 +20,18 @@ std::vector<AxisId> join(std::vector<AxisId> first, const std::vector<AxisId>& m
 
 program::ReduceOp reduce_op(kernel::ReduceOp op) { return static_cast<program::ReduceOp>(op); }
 
-}  // namespace
-
-namespace {
+// What joins two parts of a reduction.
+Function joining(kernel::ReduceOp op) {
+  switch (op) {
+    case kernel::ReduceOp::sum:
+      return Function::add;
+    case kernel::ReduceOp::max:
+      return Function::max;
+    case kernel::ReduceOp::min:
+      return Function::min;
+  }
+  return Function::add;
+}
 
 bool writes(const task::Graph& graph, const std::vector<task::Node>& nodes, ValueId value, StatementId without) {
   return std::any_of(nodes.begin(), nodes.end(), [&](const task::Node& node) {
@@ -45,10 +53,8 @@ void Lowerer::map(const task::Task& task, Block& block) {
   const std::vector<AxisId> domain = assignment_[assign.target].axes;
   const program::FragmentId target = fragment(assign.target);
   const layout::Layout layout = program_[target].layout;
-  std::vector<int> own;
-  for (std::size_t i = 0; i < domain.size(); ++i) own.push_back(static_cast<int>(i));
   const ScalarType type = kernel_[assign.target].type;
-  const ExprId old = b_.fragment(target, own);
+  const ExprId old = element(target);
   ExprId value = translate(assign.expr, domain, layout, block);
   if (assign.accumulate) value = b_.add(old, value);
   value = b_.convert(type, value);
@@ -82,16 +88,11 @@ void Lowerer::map(const task::Task& task, Block& block) {
   after_write(assign.target, block);
 }
 
+// For what each warp of each lane has reduced.
 program::BufferId Lowerer::reduce_scratch(program::FragmentId target) {
-  int elements = 1;
-  for (const int extent : program_[target].layout.shape) elements *= extent;
-  program::Buffer scratch;
-  scratch.name = program_[target].name + "_partial";
-  scratch.type = ScalarType::f32;
-  scratch.rows = partition_.lanes * 4;
-  scratch.cols = elements;
-  program_.buffers.push_back(scratch);
-  return program::BufferId(program_.buffers.size() - 1);
+  const program::Fragment& result = program_[target];
+  return scratch(result.name + "_partial", ScalarType::f32, partition_.lanes * layout::warps_of_group,
+                 static_cast<int>(result.layout.elements()));
 }
 
 void Lowerer::reduce(const task::Task& task, Block& block) {
@@ -171,23 +172,8 @@ void Lowerer::reduce(const task::Task& task, Block& block) {
     }
   }
   if (moves) {
-    const program::FragmentId moved =
-        temporary(kernel_[assign.target].name + "_moved", kernel_[assign.target].type, program_[target].layout);
-    int elements = 1;
-    for (const int e : natural.shape) elements *= e;
-    program::Buffer scratch;
-    scratch.name = kernel_[assign.target].name + "_move";
-    scratch.type = kernel_[assign.target].type;
-    scratch.rows = partition_.lanes * elements;
-    program_.buffers.push_back(scratch);
-    block.push_back({program::Relayout{moved, instruction.target, program::BufferId(program_.buffers.size() - 1)}, {}});
-    ExprId result = b_.fragment(moved, own);
-    if (assign.accumulate) {
-      const Function join_with = r.reduce == kernel::ReduceOp::sum   ? Function::add
-                                 : r.reduce == kernel::ReduceOp::max ? Function::max
-                                                                     : Function::min;
-      result = b_.call(join_with, {b_.fragment(target, own), result});
-    }
+    ExprId result = element(moved(instruction.target, kernel_[assign.target].name, program_[target].layout, block));
+    if (assign.accumulate) result = b_.call(joining(r.reduce), {element(target), result});
     block.push_back({program::Map{target, result}, {}});
   }
   after_write(assign.target, block);
@@ -220,8 +206,6 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
   const std::vector<AxisId> domain = assignment_[assign.target].axes;
   const program::FragmentId target = fragment(assign.target);
   const layout::Layout layout = program_[target].layout;
-  std::vector<int> own;
-  for (std::size_t i = 0; i < domain.size(); ++i) own.push_back(static_cast<int>(i));
   const ScalarType type = kernel_[assign.target].type;
   if (!assign.accumulate) block.push_back({program::Map{target, b_.constant(type, task::identity(r.reduce))}, {}});
   program_.generic_reason = fmt::format(
@@ -279,9 +263,9 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
       for (const AxisId a : order) order_kept.push_back(domain_dim(domain, a));
       const program::FragmentId f =
           temporary(kernel_[e.value].name + "_k", kernel_[e.value].type, layout::slice(layout, order_kept));
-      inner.push_back({program::LoadShared{
-                           f, {buffers_.at(e.value), 0}, shared_row(e.value, order, true), shared_col(e.value, order)},
-                       {}});
+      inner.push_back(
+          {program::LoadShared{f, {buffers_.at(e.value), 0}, shared_row(e.value, order), shared_col(e.value, order)},
+           {}});
       serial_reads_[id] = f;
       return;
     }
@@ -290,11 +274,9 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
   for (const KernelExpr arg : r.args) read(arg);
   if (r.args.size() > 1) condition = b_.logical_and(condition, translate(r.args[1], domain, layout, inner));
   const ExprId value = b_.convert(type, translate(r.args[0], domain, layout, inner));
-  const ExprId old = b_.fragment(target, own);
-  const Function join_with = r.reduce == kernel::ReduceOp::sum   ? Function::add
-                             : r.reduce == kernel::ReduceOp::max ? Function::max
-                                                                 : Function::min;
-  inner.push_back({program::Map{target, b_.select(condition, b_.call(join_with, {old, value}), old)}, {}});
+  const ExprId old = element(target);
+  const ExprId joined = b_.call(joining(r.reduce), {old, value});
+  inner.push_back({program::Map{target, b_.select(condition, joined, old)}, {}});
   serial_reads_.clear();
   axes_ = saved;
   for (auto walk = nest.rbegin(); walk != nest.rend(); ++walk) {
@@ -313,329 +295,6 @@ void Lowerer::load(const task::Task& task, Block& block) {
   const Expr source = kernel_[assign.expr];
   block.push_back({program::LoadGlobal{fragment(assign.target), access(source, domain)}, {}});
   after_write(assign.target, block);
-}
-
-// Row and column of a value's tile in shared memory for an element of `domain`. `whole`: the tile of all lanes.
-ExprId Lowerer::shared_row(ValueId value, const std::vector<AxisId>& domain, bool whole) {
-  const partition::SharedTile& tile = *assignment_[value].shared;
-  ExprId row = b_.constant(0);
-  for (const AxisId a : tile.row_axes) {
-    const int dim = domain_dim(domain, a);
-    ExprId at = dim >= 0 ? b_.coord(dim)
-                         : b_.sub(axes_.contains(a) ? axes_.at(a) : b_.constant(0),
-                                  frame_of(a) != nullptr ? b_.var(frame_of(a)->origin[stage_]) : b_.constant(0));
-    if (dim >= 0 && a == partition_.row && partition_.lanes > 1 && whole)
-      at = b_.add(at, b_.mul(b_.instance(), partition_.local(a)));
-    row = b_.add(b_.mul(row, partition_.extent(a)), at);
-  }
-  return row;
-}
-
-ExprId Lowerer::shared_col(ValueId value, const std::vector<AxisId>& domain) {
-  const partition::SharedTile& tile = *assignment_[value].shared;
-  if (!tile.column.valid()) return b_.constant(0);
-  const AxisId a = tile.column;
-  const int dim = domain_dim(domain, a);
-  if (dim < 0)
-    return b_.sub(axes_.contains(a) ? axes_.at(a) : b_.constant(0),
-                  frame_of(a) != nullptr ? b_.var(frame_of(a)->origin[stage_]) : b_.constant(0));
-  ExprId at = b_.coord(dim);
-  if (a == partition_.row && partition_.lanes > 1) at = b_.add(at, b_.mul(b_.instance(), partition_.local(a)));
-  return at;
-}
-
-void Lowerer::fetch(ValueId value, Block& block, int lag) {
-  const std::vector<AxisId> domain = assignment_[value].axes;
-  block.push_back(
-      {program::LoadShared{
-           fragment(value), {buffers_.at(value), lag}, shared_row(value, domain, true), shared_col(value, domain)},
-       {}});
-  after_write(value, block);
-}
-
-// Where the loop's tile lies in what is kept of the whole axis. Every tile lies inside; said so that the proof sees it
-// without knowing the loop's range.
-ExprId Lowerer::kept_origin(AxisId whole, AxisId loop) {
-  return b_.min(b_.max(origin(loop), b_.constant(0)), b_.constant(partition_.extent(whole) - partition_.extent(loop)));
-}
-
-// From here on the value is computed and read beside the registers that products read it from.
-void Lowerer::set_aside(ValueId operand) {
-  if (operands_.contains(operand)) return;
-  operands_[operand] = fragment(operand);
-  fragments_[operand] = temporary(kernel_[operand].name + "_next", kernel_[operand].type, assignment_[operand].layout);
-}
-
-void Lowerer::move_operand(ValueId operand, Block& block) {
-  std::vector<int> own;
-  for (std::size_t i = 0; i < assignment_[operand].axes.size(); ++i) own.push_back(static_cast<int>(i));
-  block.push_back({program::Map{operands_.at(operand), b_.fragment(fragment(operand), own)}, {}});
-}
-
-// The part of a kept value that the loops have come to.
-void Lowerer::slice(const task::Task& task, Block& block) {
-  const kernel::Statement statement = kernel_[task.statement];
-  const auto& assign = std::get<kernel::Assign>(statement.node);
-  const Expr part = kernel_[assign.expr];
-  const std::vector<AxisId> domain = assignment_[assign.target].axes;
-  const partition::SharedTile& tile = *assignment_[part.value].shared;
-  const auto place = [&](AxisId own) {
-    for (std::size_t i = 0; i < part.args.size(); ++i) {
-      if (kernel_[part.value].axes[i] != own) continue;
-      const AxisId read = kernel_[part.args[i]].axis;
-      const int dim = domain_dim(domain, read);
-      ExprId at = dim < 0 ? b_.constant(0) : b_.coord(dim);
-      if (dim >= 0 && read == partition_.row && partition_.lanes > 1)
-        at = b_.add(at, b_.mul(b_.instance(), partition_.local(read)));
-      return read == own ? at : b_.add(kept_origin(own, read), at);
-    }
-    return b_.constant(0);
-  };
-  ExprId row = b_.constant(0);
-  for (const AxisId a : tile.row_axes) row = b_.add(b_.mul(row, partition_.extent(a)), place(a));
-  const ExprId col = tile.column.valid() ? place(tile.column) : b_.constant(0);
-  block.push_back({program::LoadShared{fragment(assign.target), {buffers_.at(part.value), 0}, row, col}, {}});
-  after_write(assign.target, block);
-}
-
-void Lowerer::lane_barrier(Block& block) {
-  if (!lane_barrier_) {
-    program_.barriers.push_back({"lanes", partition_.lanes, 1});
-    lane_barrier_ = program::BarrierId(program_.barriers.size() - 1);
-  }
-  block.push_back({program::BarrierSync{*lane_barrier_, std::nullopt}, {}});
-}
-
-// A product's operand is zero where the product must not see it: the tiles that need that, and the points that stay.
-std::optional<Lowerer::Mask> Lowerer::mask_of(ValueId value, Block& block) {
-  const std::vector<AxisId> domain = assignment_[value].axes;
-  for (const auto& [id, place] : assignment_.products) {
-    const task::Product p = partition::oriented(graph_, assignment_, id);
-    const bool operand = (p.a == value && (place.a_in_registers || assignment_[value].scratch)) ||
-                         (p.b == value && assignment_[value].scratch);
-    if (!operand || domain_dim(domain, p.k) < 0) continue;
-    const LoopFrame* frame = frame_of(p.k);
-    const layout::Layout layout = program_[fragment(value)].layout;
-    if (frame != nullptr) {
-      const ExprId outside = masked(*frame);
-      if (b_.is(outside, 0)) return std::nullopt;
-      const auto inside_axes = [&](const task::Linear& form) {
-        return std::all_of(form.axes.begin(), form.axes.end(),
-                           [&](const auto& a) { return domain_dim(domain, a.first) >= 0; });
-      };
-      LoopFrame known = *frame;  // what the condition says about axes that this operand has
-      std::erase_if(known.condition.inequalities, [&](const task::Linear& form) { return !inside_axes(form); });
-      std::erase_if(known.condition.opaque, [&](KernelExpr e) {
-        const auto axes = task::axes_of(kernel_, e);
-        return std::any_of(axes.begin(), axes.end(),
-                           [&](AxisId a) { return graph_.tiled.contains(a) && domain_dim(domain, a) < 0; });
-      });
-      return Mask{outside, predicate(known, domain, layout, block)};
-    }
-    if (ragged(p.k)) return Mask{b_.truth(true), b_.lt(index(p.k, domain), extent(p.k))};
-    return std::nullopt;
-  }
-  return std::nullopt;
-}
-
-// value = expr; where it is masked, 0 at the points that are left out.
-void Lowerer::write_masked(ValueId value, ExprId expr, Block& block) {
-  const program::FragmentId target = fragment(value);
-  const auto mask = mask_of(value, block);
-  if (!mask) {
-    block.push_back({program::Map{target, expr}, {}});
-    return;
-  }
-  const program::Map careful{target, b_.select(mask->points, expr, b_.constant(kernel_[value].type, 0))};
-  if (b_.is(mask->outside, 1)) {
-    block.push_back({careful, {}});
-    return;
-  }
-  program::If split;
-  split.condition = mask->outside;
-  split.then.push_back({careful, {}});
-  split.otherwise.push_back({program::Map{target, expr}, {}});
-  block.push_back({std::move(split), "masked tile"});
-}
-
-// What has been written otherwise than by write_masked() is masked, and copied to shared memory where products read it
-// from there.
-void Lowerer::after_write(ValueId value, Block& block) {
-  std::vector<int> own;
-  for (std::size_t i = 0; i < assignment_[value].axes.size(); ++i) own.push_back(static_cast<int>(i));
-  Block conditions;
-  if (const auto mask = mask_of(value, conditions)) {
-    const program::FragmentId f = fragment(value);
-    program::If outside;
-    outside.condition = mask->outside;
-    outside.then = std::move(conditions);
-    outside.then.push_back(
-        {program::Map{f, b_.select(mask->points, b_.fragment(f, own), b_.constant(kernel_[value].type, 0))}, {}});
-    block.push_back({std::move(outside), "masked tile"});
-  }
-  if (assignment_[value].scratch) write_scratch(value, block);
-}
-
-void Lowerer::write_scratch(ValueId value, Block& block) {
-  const std::vector<AxisId> domain = assignment_[value].axes;
-  if (!buffers_.contains(value)) {
-    const partition::SharedTile& tile = *assignment_[value].shared;
-    program::Buffer buffer;
-    buffer.name = kernel_[value].name;
-    buffer.type = kernel_[value].type;
-    buffer.rows = tile.rows;
-    buffer.cols = tile.cols;
-    buffer.swizzle = swizzle_for(buffer.rows, buffer.cols, buffer.type);
-    buffers_[value] = program::BufferId(program_.buffers.size());
-    program_.buffers.push_back(buffer);
-  }
-  lane_barrier(block);  // all lanes have finished with what was here
-  program::StoreShared store{
-      fragment(value), {buffers_.at(value), 0}, shared_row(value, domain, true), shared_col(value, domain)};
-  const bool split = partition_.lanes > 1 && domain_dim(domain, partition_.row) >= 0;
-  if (partition_.lanes > 1 && !split) {
-    program::If first;
-    first.condition = b_.eq(b_.instance(), b_.constant(0));
-    first.then.push_back({store, {}});
-    first.then.push_back({program::ProxyFence{}, {}});
-    block.push_back({std::move(first), "every lane holds it; the first writes it"});
-  } else {
-    block.push_back({store, {}});
-    block.push_back({program::ProxyFence{}, {}});
-  }
-  lane_barrier(block);
-}
-
-void Lowerer::store(const task::Task& task, Block& block) {
-  const kernel::Statement statement = kernel_[task.statement];
-  const auto& node = std::get<kernel::Store>(statement.node);
-  const ValueId value = kernel_[node.expr].value;
-  if (schedule_.staged_stores && staged_store(node, value, block)) return;
-  const std::vector<AxisId> domain = assignment_[value].axes;
-  const program::FragmentId source = fragment(value);
-  const layout::Layout layout = program_[source].layout;
-  program::Access target;
-  target.tensor = program::TensorId(static_cast<std::size_t>(node.tensor.index));
-  for (const KernelExpr i : node.indices) target.indices.push_back(indexing(i, domain));
-  ExprId guard = inside(domain);
-  if (node.when) guard = b_.logical_and(guard, translate(*node.when, domain, layout, block));
-  for (const LoopFrame& frame : loops_) {
-    if (frame.where) guard = b_.logical_and(guard, predicate(frame, domain, layout, block));
-  }
-  if (partition_.lanes > 1 && domain_dim(domain, partition_.row) < 0) {
-    guard = b_.logical_and(guard, b_.eq(b_.instance(), b_.constant(0)));
-  }
-  if (!b_.is(guard, 1)) target.guard = guard;
-  block.push_back({program::StoreGlobal{source, target}, {}});
-}
-
-// Through shared memory and the copy engine, each lane its own rows; false where the copy engine cannot take the tile.
-bool Lowerer::staged_store(const kernel::Store& node, ValueId value, Block& block) {
-  const bool masked = std::any_of(loops_.begin(), loops_.end(), [&](const LoopFrame& frame) {
-    return frame.where || graph_.tiled.contains(frame.axis);
-  });
-  if (node.when || masked || !options_.bulk) return false;
-  const auto answer = partition::bulk_view(kernel_, graph_.tiled, node.tensor, node.indices);
-  if (!answer.view || !answer.view->aligned.empty()) return false;
-  const std::vector<AxisId> domain = assignment_[value].axes;
-  program::TensorMap map;
-  std::vector<ExprId> coordinates;
-  std::vector<AxisId> box;  // innermost first
-  for (const partition::BulkDim& dim : answer.view->dims) {
-    if (!dim.exact) return false;
-    program::TensorMap::MapDim d;
-    d.extent = size(dim.extent);
-    d.stride = b_.constant(dim.stride_factor);
-    for (const KernelExpr s : dim.stride) d.stride = b_.mul(d.stride, size(s));
-    d.box = dim.axis ? partition_.local(*dim.axis) : 1;
-    ExprId at = uniform(dim.coordinate);
-    if (dim.axis) {
-      box.push_back(*dim.axis);
-      if (*dim.axis == partition_.row && partition_.lanes > 1) at = b_.add(at, b_.mul(b_.instance(), d.box));
-    }
-    map.dims.push_back(d);
-    coordinates.push_back(at);
-  }
-  const bool split = partition_.lanes > 1;
-  if (box.size() != 2 || domain.size() != 2 || (split && box[1] != partition_.row)) return false;
-  const int rows = partition_.extent(box[1]);
-  const int cols = partition_.extent(box[0]);
-  const ScalarType type = kernel_[value].type;
-  if (rows > 256 || swizzle_for(rows, cols, type) == program::Swizzle::none) return false;
-  program::Buffer buffer;
-  buffer.name = kernel_[value].name + "_out";
-  buffer.type = type;
-  buffer.rows = rows;
-  buffer.cols = cols;
-  buffer.swizzle = swizzle_for(rows, cols, type);
-  map.name = kernel_[value].name + "_out_map";
-  map.tensor = program::TensorId(static_cast<std::size_t>(node.tensor.index));
-  map.swizzle = buffer.swizzle;
-  program_.buffers.push_back(buffer);
-  const program::BufferRef target{program::BufferId(program_.buffers.size() - 1), 0};
-  program_.maps.push_back(map);
-  if (!store_barrier_) {
-    program_.barriers.push_back({"stored", 1, partition_.lanes});
-    store_barrier_ = program::BarrierId(program_.barriers.size() - 1);
-  }
-  const ExprId first = split ? b_.mul(b_.instance(), partition_.local(partition_.row)) : b_.constant(0);
-  const ExprId row = b_.add(first, b_.coord(domain_dim(domain, box[1])));
-  const ExprId col = b_.coord(domain_dim(domain, box[0]));
-  block.push_back({program::BulkStoreWait{0}, "the copy engine has read the tile before"});
-  block.push_back({program::BarrierSync{*store_barrier_, b_.instance()}, {}});
-  block.push_back({program::StoreShared{fragment(value), target, row, col}, {}});
-  block.push_back({program::ProxyFence{}, {}});
-  block.push_back({program::BarrierSync{*store_barrier_, b_.instance()}, {}});
-  block.push_back({program::BulkStore{target, first, program::MapId(program_.maps.size() - 1), coordinates}, {}});
-  return true;
-}
-
-program::Operand Lowerer::shared_operand(ValueId value, AxisId free_axis, AxisId k, int lag) {
-  program::Operand operand;
-  const auto& kept = assignment_[value].kept;
-  const ValueId source = kept.value_or(value);
-  operand.buffer = {buffers_.at(source), assignment_[value].staged ? lag : 0};
-  const AxisId column = assignment_[source].shared->column;
-  const auto whole = graph_.kept.find(column);
-  operand.transposed = column != k && (whole == graph_.kept.end() || whole->second != k);
-  if (free_axis == partition_.row && partition_.lanes > 1)
-    operand.origin = b_.mul(b_.instance(), partition_.local(free_axis));
-  if (!kept) return operand;
-  for (const AxisId own : kernel_[source].axes) {
-    const auto loop = graph_.kept.find(own);
-    if (loop == graph_.kept.end()) continue;
-    const ExprId at = kept_origin(own, loop->second);
-    if (loop->second == k) operand.k_origin = at;
-    if (loop->second == free_axis) operand.origin = operand.origin ? b_.add(*operand.origin, at) : at;
-  }
-  return operand;
-}
-
-void Lowerer::issue(TaskId id, Block& block, int lag) {
-  const task::Task& t = graph_[id];
-  const task::Product p = partition::oriented(graph_, assignment_, id);
-  // A ring outside the innermost loop does not advance with it.
-  const auto lag_for = [&](ValueId v) {
-    for (const schedule::RingPlan& ring : schedule_.rings) {
-      if (std::find(ring.values.begin(), ring.values.end(), v) == ring.values.end()) continue;
-      return !loops_.empty() && !ring.level.empty() && ring.level.back() == loops_.back().statement ? lag : 0;
-    }
-    return 0;
-  };
-  program::Mma mma;
-  mma.accumulator = fragment(*t.writes);
-  if (assignment_.products.at(id).a_in_registers) {
-    mma.a.in_registers = true;
-    mma.a.fragment = operands_.contains(p.a) ? operands_.at(p.a) : fragment(p.a);
-  } else {
-    mma.a = shared_operand(p.a, p.m, p.k, lag_for(p.a));
-  }
-  mma.b = shared_operand(p.b, p.n, p.k, lag_for(p.b));
-  mma.k = partition_.extent(p.k);
-  if (!t.accumulates) mma.accumulate = b_.truth(false);
-  block.push_back({mma, fmt::format("{} {} {} * {}", kernel_[*t.writes].name, t.accumulates ? "+=" : "=",
-                                    kernel_[p.a].name, kernel_[p.b].name)});
-  block.push_back({program::MmaCommit{}, {}});
 }
 
 }  // namespace pipethreader::lower

@@ -42,6 +42,11 @@ struct Item {
   std::variant<Entry, LoopTree> node;
 };
 
+[[nodiscard]] inline int stage_of(const Item& item) {
+  const auto* entry = std::get_if<Entry>(&item.node);
+  return entry == nullptr ? 0 : entry->stage;
+}
+
 // Loads whose tiles are filled and freed together.
 struct RingPlan {
   std::vector<kernel::ValueId> values;

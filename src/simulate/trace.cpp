@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "schedule/ring_uses.h"
 #include "simulate/trips.h"
 
 namespace pipethreader::simulate {
@@ -13,14 +14,9 @@ using schedule::Entry;
 using schedule::Item;
 using schedule::LoopTree;
 using schedule::Part;
-using task::TaskKind;
+using schedule::stage_of;
 
 namespace {
-
-int stage_of(const Item& item) {
-  const auto* entry = std::get_if<Entry>(&item.node);
-  return entry == nullptr ? 0 : entry->stage;
-}
 
 class Unroller {
  public:
@@ -77,53 +73,16 @@ class Unroller {
     return 0;
   }
 
-  // Whether the item reads the ring's slots: starts to, or has finished reading.
-  bool reads(const Item& item, std::size_t ring, bool completes) const {
-    if (const auto* loop = std::get_if<LoopTree>(&item.node)) {
-      return std::any_of(loop->body.begin(), loop->body.end(),
-                         [&](const Item& i) { return reads(i, ring, completes); });
-    }
-    const auto& entry = std::get<Entry>(item.node);
-    const task::Task& t = graph_[entry.task];
-    const auto& values = program_.rings[ring].values;
-    const auto holds = [&](ValueId v) { return std::find(values.begin(), values.end(), v) != values.end(); };
-    if (t.kind == TaskKind::load) return holds(*t.writes);
-    if (t.kind == TaskKind::slice) return holds(t.reads[0]);
-    if (!t.product || entry.part != (completes ? Part::wait : Part::issue)) return false;
-    const task::Product p = partition::oriented(graph_, assignment_, entry.task);
-    const auto read = [&](ValueId v) { return holds(assignment_[v].kept.value_or(v)); };
-    return (read(p.a) && !assignment_.products.at(entry.task).a_in_registers) || read(p.b);
-  }
-
   // The items whose stage is in [low, high], for the iteration that stage 0 is in.
   void computer(const std::vector<Item>& items, const std::vector<kernel::StatementId>& level, int low, int high,
                 std::int64_t iteration) {
-    struct Use {
-      std::size_t ring, first, last;
-    };
-    std::vector<Use> uses;
-    for (std::size_t r = 0; r < program_.rings.size(); ++r) {
-      if (program_.rings[r].level != level) continue;
-      int first_stage = 2, last_stage = -1;
-      for (const Item& item : items) {
-        if (reads(item, r, false)) first_stage = std::min(first_stage, stage_of(item));
-        if (reads(item, r, true)) last_stage = std::max(last_stage, stage_of(item));
-      }
-      Use use{r, items.size(), items.size()};
-      for (std::size_t i = items.size(); i-- > 0;) {
-        if (reads(items[i], r, false) && stage_of(items[i]) == first_stage) use.first = i;
-      }
-      for (std::size_t i = 0; i < items.size(); ++i) {
-        if (reads(items[i], r, true) && stage_of(items[i]) == last_stage) use.last = i;
-      }
-      uses.push_back(use);
-    }
+    const std::vector<schedule::RingUse> uses = schedule::ring_uses(graph_, assignment_, program_, items, level);
     for (std::size_t i = 0; i < items.size(); ++i) {
       const int stage = stage_of(items[i]);
       if (stage < low || stage > high) continue;
       const std::int64_t mine = iteration - stage;
       const auto slot = [&](std::size_t r) { return cursors_[r] + (level.empty() ? 0 : mine); };
-      for (const Use& use : uses) {
+      for (const schedule::RingUse& use : uses) {
         if (use.first == i) traces_.computer.push_back({Step::Kind::full, {}, mine, use.ring, slot(use.ring)});
       }
       if (const auto* loop = std::get_if<LoopTree>(&items[i].node)) {
@@ -136,7 +95,7 @@ class Unroller {
                                                            : Step::Kind::run;
         traces_.computer.push_back({kind, entry.task, level.empty() ? -1 : mine, 0, 0});
       }
-      for (const Use& use : uses) {
+      for (const schedule::RingUse& use : uses) {
         if (use.last == i) traces_.computer.push_back({Step::Kind::release, {}, mine, use.ring, slot(use.ring)});
       }
     }

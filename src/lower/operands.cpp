@@ -1,0 +1,221 @@
+// Products and what they read: tiles in shared memory, registers, the zeros at points that a product must not see.
+#include <algorithm>
+
+#include "lower/lowerer.h"
+#include "task/rewrite.h"
+
+namespace pipethreader::lower {
+
+using kernel::Expr;
+
+// Where an element of `domain` lies along axis `own` of a tile in shared memory, which holds all lanes' shares.
+ExprId Lowerer::in_tile(AxisId own, const std::vector<AxisId>& domain) {
+  const auto kept = graph_.kept.find(own);
+  const bool part = kept != graph_.kept.end() && domain_dim(domain, own) < 0;
+  const AxisId axis = part ? kept->second : own;
+  const int dim = domain_dim(domain, axis);
+  ExprId at = b_.constant(0);
+  if (dim >= 0) {
+    at = b_.coord(dim);
+    if (axis == partition_.row && partition_.lanes > 1) at = b_.add(at, b_.mul(b_.instance(), partition_.local(axis)));
+  } else if (const auto one = axes_.find(axis); one != axes_.end()) {  // one index after the other
+    const LoopFrame* frame = frame_of(axis);
+    at = frame == nullptr ? one->second : b_.sub(one->second, b_.var(frame->origin[stage_]));
+  }
+  return part ? b_.add(kept_origin(own, axis), at) : at;
+}
+
+// Row and column of the value's tile in shared memory for an element of `domain`; of a slice, of what it is a part of.
+ExprId Lowerer::shared_row(ValueId value, const std::vector<AxisId>& domain) {
+  const partition::SharedTile& tile = *assignment_[assignment_[value].kept.value_or(value)].shared;
+  ExprId row = b_.constant(0);
+  for (const AxisId a : tile.row_axes) row = b_.add(b_.mul(row, partition_.extent(a)), in_tile(a, domain));
+  return row;
+}
+
+ExprId Lowerer::shared_col(ValueId value, const std::vector<AxisId>& domain) {
+  const AxisId column = assignment_[assignment_[value].kept.value_or(value)].shared->column;
+  return column.valid() ? in_tile(column, domain) : b_.constant(0);
+}
+
+void Lowerer::fetch(ValueId value, Block& block, int lag) {
+  const auto& kept = assignment_[value].kept;
+  const std::vector<AxisId> domain = assignment_[value].axes;
+  const program::BufferRef source{buffers_.at(kept.value_or(value)), kept ? 0 : lag};
+  block.push_back(
+      {program::LoadShared{fragment(value), source, shared_row(value, domain), shared_col(value, domain)}, {}});
+  after_write(value, block);
+}
+
+// Where the loop's tile lies in what is kept of the whole axis. Every tile lies inside; said so that the proof sees it
+// without knowing the loop's range.
+ExprId Lowerer::kept_origin(AxisId whole, AxisId loop) {
+  return b_.min(b_.max(origin(loop), b_.constant(0)), b_.constant(partition_.extent(whole) - partition_.extent(loop)));
+}
+
+// From here on the value is computed and read beside the registers that products read it from.
+void Lowerer::set_aside(ValueId operand) {
+  if (operands_.contains(operand)) return;
+  operands_[operand] = fragment(operand);
+  fragments_[operand] = temporary(kernel_[operand].name + "_next", kernel_[operand].type, assignment_[operand].layout);
+}
+
+void Lowerer::move_operand(ValueId operand, Block& block) {
+  block.push_back({program::Map{operands_.at(operand), element(fragment(operand))}, {}});
+}
+
+void Lowerer::lane_barrier(Block& block) {
+  if (!lane_barrier_) {
+    program_.barriers.push_back({"lanes", partition_.lanes, 1});
+    lane_barrier_ = program::BarrierId(program_.barriers.size() - 1);
+  }
+  block.push_back({program::BarrierSync{*lane_barrier_, std::nullopt}, {}});
+}
+
+// A product's operand is zero where the product must not see it: the tiles that need that, and the points that stay.
+std::optional<Lowerer::Mask> Lowerer::mask_of(ValueId value, Block& block) {
+  const std::vector<AxisId> domain = assignment_[value].axes;
+  for (const auto& [id, place] : assignment_.products) {
+    const task::Product p = partition::oriented(graph_, assignment_, id);
+    const bool operand = (p.a == value && (place.a_in_registers || assignment_[value].scratch)) ||
+                         (p.b == value && assignment_[value].scratch);
+    if (!operand || domain_dim(domain, p.k) < 0) continue;
+    const LoopFrame* frame = frame_of(p.k);
+    const layout::Layout layout = program_[fragment(value)].layout;
+    if (frame != nullptr) {
+      const ExprId outside = masked(*frame);
+      if (b_.is(outside, 0)) return std::nullopt;
+      const auto inside_axes = [&](const task::Linear& form) {
+        return std::all_of(form.axes.begin(), form.axes.end(),
+                           [&](const auto& a) { return domain_dim(domain, a.first) >= 0; });
+      };
+      LoopFrame known = *frame;  // what the condition says about axes that this operand has
+      std::erase_if(known.condition.inequalities, [&](const task::Linear& form) { return !inside_axes(form); });
+      std::erase_if(known.condition.opaque, [&](KernelExpr e) {
+        const auto axes = task::axes_of(kernel_, e);
+        return std::any_of(axes.begin(), axes.end(),
+                           [&](AxisId a) { return graph_.tiled.contains(a) && domain_dim(domain, a) < 0; });
+      });
+      return Mask{outside, predicate(known, domain, layout, block)};
+    }
+    if (ragged(p.k)) return Mask{b_.truth(true), b_.lt(index(p.k, domain), extent(p.k))};
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// value = expr; where it is masked, 0 at the points that are left out.
+void Lowerer::write_masked(ValueId value, ExprId expr, Block& block) {
+  const program::FragmentId target = fragment(value);
+  const auto mask = mask_of(value, block);
+  if (!mask) {
+    block.push_back({program::Map{target, expr}, {}});
+    return;
+  }
+  const program::Map careful{target, b_.select(mask->points, expr, b_.constant(kernel_[value].type, 0))};
+  if (b_.is(mask->outside, 1)) {
+    block.push_back({careful, {}});
+    return;
+  }
+  program::If split;
+  split.condition = mask->outside;
+  split.then.push_back({careful, {}});
+  split.otherwise.push_back({program::Map{target, expr}, {}});
+  block.push_back({std::move(split), "masked tile"});
+}
+
+// What has been written otherwise than by write_masked() is masked, and copied to shared memory where products read it
+// from there.
+void Lowerer::after_write(ValueId value, Block& block) {
+  Block conditions;
+  if (const auto mask = mask_of(value, conditions)) {
+    const program::FragmentId f = fragment(value);
+    program::If outside;
+    outside.condition = mask->outside;
+    outside.then = std::move(conditions);
+    outside.then.push_back(
+        {program::Map{f, b_.select(mask->points, element(f), b_.constant(kernel_[value].type, 0))}, {}});
+    block.push_back({std::move(outside), "masked tile"});
+  }
+  if (assignment_[value].scratch) write_scratch(value, block);
+}
+
+void Lowerer::write_scratch(ValueId value, Block& block) {
+  const std::vector<AxisId> domain = assignment_[value].axes;
+  if (!buffers_.contains(value)) {
+    const partition::SharedTile& tile = *assignment_[value].shared;
+    program::Buffer buffer;
+    buffer.name = kernel_[value].name;
+    buffer.type = kernel_[value].type;
+    buffer.rows = tile.rows;
+    buffer.cols = tile.cols;
+    buffer.swizzle = swizzle_for(buffer.rows, buffer.cols, buffer.type);
+    buffers_[value] = program::BufferId(program_.buffers.size());
+    program_.buffers.push_back(buffer);
+  }
+  lane_barrier(block);  // all lanes have finished with what was here
+  program::StoreShared store{
+      fragment(value), {buffers_.at(value), 0}, shared_row(value, domain), shared_col(value, domain)};
+  const bool split = partition_.lanes > 1 && domain_dim(domain, partition_.row) >= 0;
+  if (partition_.lanes > 1 && !split) {
+    program::If first;
+    first.condition = b_.eq(b_.instance(), b_.constant(0));
+    first.then.push_back({store, {}});
+    first.then.push_back({program::ProxyFence{}, {}});
+    block.push_back({std::move(first), "every lane holds it; the first writes it"});
+  } else {
+    block.push_back({store, {}});
+    block.push_back({program::ProxyFence{}, {}});
+  }
+  lane_barrier(block);
+}
+
+program::Operand Lowerer::shared_operand(ValueId value, AxisId free_axis, AxisId k, int lag) {
+  program::Operand operand;
+  const auto& kept = assignment_[value].kept;
+  const ValueId source = kept.value_or(value);
+  operand.buffer = {buffers_.at(source), assignment_[value].staged ? lag : 0};
+  const AxisId column = assignment_[source].shared->column;
+  const auto whole = graph_.kept.find(column);
+  operand.transposed = column != k && (whole == graph_.kept.end() || whole->second != k);
+  if (free_axis == partition_.row && partition_.lanes > 1)
+    operand.origin = b_.mul(b_.instance(), partition_.local(free_axis));
+  if (!kept) return operand;
+  for (const AxisId own : kernel_[source].axes) {
+    const auto loop = graph_.kept.find(own);
+    if (loop == graph_.kept.end()) continue;
+    const ExprId at = kept_origin(own, loop->second);
+    if (loop->second == k) operand.k_origin = at;
+    if (loop->second == free_axis) operand.origin = operand.origin ? b_.add(*operand.origin, at) : at;
+  }
+  return operand;
+}
+
+void Lowerer::issue(TaskId id, Block& block, int lag) {
+  const task::Task& t = graph_[id];
+  const task::Product p = partition::oriented(graph_, assignment_, id);
+  // A ring outside the innermost loop does not advance with it.
+  const auto lag_for = [&](ValueId v) {
+    for (const schedule::RingPlan& ring : schedule_.rings) {
+      if (std::find(ring.values.begin(), ring.values.end(), v) == ring.values.end()) continue;
+      return !loops_.empty() && !ring.level.empty() && ring.level.back() == loops_.back().statement ? lag : 0;
+    }
+    return 0;
+  };
+  program::Mma mma;
+  mma.accumulator = fragment(*t.writes);
+  if (assignment_.products.at(id).a_in_registers) {
+    mma.a.in_registers = true;
+    mma.a.fragment = operands_.contains(p.a) ? operands_.at(p.a) : fragment(p.a);
+  } else {
+    mma.a = shared_operand(p.a, p.m, p.k, lag_for(p.a));
+  }
+  mma.b = shared_operand(p.b, p.n, p.k, lag_for(p.b));
+  mma.k = partition_.extent(p.k);
+  if (!t.accumulates) mma.accumulate = b_.truth(false);
+  block.push_back({mma, fmt::format("{} {} {} * {}", kernel_[*t.writes].name, t.accumulates ? "+=" : "=",
+                                    kernel_[p.a].name, kernel_[p.b].name)});
+  block.push_back({program::MmaCommit{}, {}});
+}
+
+}  // namespace pipethreader::lower

@@ -1,0 +1,26 @@
+// Where a body of an sProgram needs the slots of its rings.
+#pragma once
+
+#include <vector>
+
+#include "schedule/sprogram.h"
+
+namespace pipethreader::schedule {
+
+// Whether the item reads slots of the ring: `end` is Part::issue for where reading starts (a fetch, the issue of a
+// product), Part::wait for where it has ended (a fetch, the wait for a product).
+[[nodiscard]] bool reads(const task::Graph& graph, const partition::Assignment& assignment, const Item& item,
+                         const RingPlan& ring, Part end);
+
+struct RingUse {
+  std::size_t ring = 0;   // index into Program::rings
+  std::size_t first = 0;  // the item before which the slot must be full: of the earliest stage
+  std::size_t last = 0;   // the item after which it is free: of the latest; both items.size() where nothing reads it
+};
+
+// For every ring that advances with the body: `level` are the loops around it, outermost first.
+[[nodiscard]] std::vector<RingUse> ring_uses(const task::Graph& graph, const partition::Assignment& assignment,
+                                             const Program& program, const std::vector<Item>& body,
+                                             const std::vector<kernel::StatementId>& level);
+
+}  // namespace pipethreader::schedule
