@@ -32,6 +32,7 @@ struct Diagnostic {
 // One failure may hold several diagnostics (a checker reports all it finds).
 struct Error {
   std::vector<Diagnostic> diagnostics;
+  bool gave_up = false;  // a budget ended the attempt: nothing is known to be wrong
 
   Error() = default;
   explicit Error(Diagnostic d) { diagnostics.push_back(std::move(d)); }

@@ -99,8 +99,6 @@ void take(Variant& variant, const runtime::CompiledKernel& compiled) {
   variant.fault = fault_of(compiled.report);
 }
 
-bool gave_up(const Error& error) { return error.format().find("not proved within") != std::string::npos; }
-
 // Proofs that end at their budget take seconds each. After a few of them only the small candidates at the end of the
 // list are tried, and those only as long as nothing is built.
 class Patience {
@@ -109,7 +107,7 @@ class Patience {
   [[nodiscard]] bool passes_over(std::size_t candidate, bool have_one) const {
     return unproved_ >= most_unproved && (have_one || candidate < small_);
   }
-  void note(const Error& error) { unproved_ += gave_up(error) ? 1 : 0; }
+  void note(const Error& error) { unproved_ += error.gave_up ? 1 : 0; }
 
  private:
   static constexpr int most_unproved = 10;
@@ -120,7 +118,7 @@ class Patience {
 
 // Why no candidate could be built: the first one's error, or what to do when the proofs took too long.
 Error none_built(const kernel::Kernel& kernel, const Error& first) {
-  if (!gave_up(first)) return first;
+  if (!first.gave_up) return first;
   std::vector<std::string> dynamic;
   for (const kernel::Dim& dim : kernel.dims) {
     if (!dim.size) dynamic.push_back(dim.name);

@@ -90,10 +90,9 @@ Attempt attempt(const program::Program& program, const Approach& approach, std::
   const Model model(program, *terms, std::move(*compiled), approach.largest);
   const Exploration explored = explore(model, budget);
   if (explored.over_budget) {
-    return {
-        "",
-        rejection(Error(Diagnostic{
-            {}, {}, fmt::format("program '{}' is rejected: not proved within {} states", program.name, budget), {}}))};
+    auto unproved = fail("program '{}' is rejected: not proved within {} states", program.name, budget);
+    unproved.value().gave_up = true;
+    return {"", rejection(std::move(unproved.value()))};
   }
   if (!explored.fault) return {proof_of(model, explored), {}};
   Witness witness = make_witness(model, terms, explored);

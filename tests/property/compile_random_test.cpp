@@ -101,7 +101,7 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
   outcome.specialised = lowered->program.generic_reason.empty();
   outcome.reason = lowered->program.generic_reason;
   auto printed = driver::prove_and_print(lowered->program);
-  if (!printed && printed.error().format().find("not proved within") != std::string::npos) {
+  if (!printed && printed.error().gave_up) {
     // Too large for the proof's budget: like the compiler, the next candidate.
     outcome.too_large = true;
     lowered = driver::lower_kernel(*fixed, device, plain_choices());
