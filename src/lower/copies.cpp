@@ -104,17 +104,14 @@ void Lowerer::copier(const std::vector<schedule::Item>& items, Block& block) {
       continue;
     }
     const ValueId value = *graph_[std::get<schedule::Entry>(item.node).task].writes;
-    for (std::size_t r = 0; r < schedule_.rings.size(); ++r) {
-      const auto& plan = schedule_.rings[r];
-      if (std::find(plan.values.begin(), plan.values.end(), value) == plan.values.end()) continue;
-      const program::RingId ring(r);
-      if (filled[r] == 0) block.push_back({program::RingAcquire{ring}, {}});
-      copy(value, r, block);
-      if (++filled[r] < plan.values.size()) continue;
-      if (program_[ring].bytes == 0) block.push_back({program::RingCommit{ring}, {}});
-      block.push_back({program::RingAdvance{ring}, {}});
-      filled[r] = 0;
-    }
+    const std::size_t r = *schedule_.ring_of(value);
+    const program::RingId ring(r);
+    if (filled[r] == 0) block.push_back({program::RingAcquire{ring}, {}});
+    copy(value, r, block);
+    if (++filled[r] < schedule_.rings[r].values.size()) continue;
+    if (program_[ring].bytes == 0) block.push_back({program::RingCommit{ring}, {}});
+    block.push_back({program::RingAdvance{ring}, {}});
+    filled[r] = 0;
   }
 }
 

@@ -196,11 +196,10 @@ void Lowerer::issue(TaskId id, Block& block, int lag) {
   const task::Product p = partition::oriented(graph_, assignment_, id);
   // A ring outside the innermost loop does not advance with it.
   const auto lag_for = [&](ValueId v) {
-    for (const schedule::RingPlan& ring : schedule_.rings) {
-      if (std::find(ring.values.begin(), ring.values.end(), v) == ring.values.end()) continue;
-      return !loops_.empty() && !ring.level.empty() && ring.level.back() == loops_.back().statement ? lag : 0;
-    }
-    return 0;
+    const auto ring = schedule_.ring_of(v);
+    if (!ring || loops_.empty()) return 0;
+    const std::vector<StatementId>& level = schedule_.rings[*ring].level;
+    return !level.empty() && level.back() == loops_.back().statement ? lag : 0;
   };
   program::Mma mma;
   mma.accumulator = fragment(*t.writes);

@@ -57,13 +57,13 @@ class Greedy {
   }
 
   void flush(std::vector<TaskId>& tasks, bool pipelined) {
-    const std::vector<Entry> order = order_body(graph_, assignment_, tasks, pipelined, choice_.overlap);
-    for (const TaskId id : tasks) {  // copies, in the order of the body; their fetches are ordered with the rest
+    for (const TaskId id : tasks) {  // copies, in the order of the body; their fetches are ordered below
       const task::Task& t = graph_[id];
       if (t.kind == task::TaskKind::load && assignment_[*t.writes].staged && !assignment_[*t.writes].in_registers)
         composer_.append(id, Part::whole, 0);
     }
-    for (const Entry& e : order) composer_.append(e.task, e.part, e.stage);
+    for (const Entry& e : order_body(graph_, assignment_, tasks, pipelined, choice_.overlap))
+      composer_.append(e.task, e.part, e.stage);
     tasks.clear();
   }
 

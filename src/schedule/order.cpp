@@ -164,7 +164,7 @@ class BodyOrder {
         return s.reads.contains(operand) && s.entry.part == Part::whole;
       });
       if (!computed || read_before || writer->entry.stage != 0) continue;
-      const ValueId next(graph_.kernel.values.size() + static_cast<std::size_t>(operand.index));
+      const ValueId next = prepared(graph_, operand);
       Step move = *writer;
       move.entry.part = Part::move;
       move.reads = {next};

@@ -14,6 +14,13 @@ using task::Task;
 using task::TaskId;
 using task::TaskKind;
 
+std::optional<std::size_t> Program::ring_of(ValueId value) const {
+  for (std::size_t r = 0; r < rings.size(); ++r) {
+    if (std::find(rings[r].values.begin(), rings[r].values.end(), value) != rings[r].values.end()) return r;
+  }
+  return std::nullopt;
+}
+
 Composer::Composer(const task::Graph& graph, const partition::Partition& partition,
                    const partition::Assignment& assignment)
     : graph_(graph), partition_(partition), assignment_(assignment) {}

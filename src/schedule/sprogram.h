@@ -61,7 +61,17 @@ struct Program {
   std::vector<RingPlan> rings;
   bool turns = false;          // computing lanes take turns on the tensor core
   bool staged_stores = false;  // results leave through shared memory and the copy engine
+
+  [[nodiscard]] std::optional<std::size_t> ring_of(kernel::ValueId value) const;  // index into `rings`
 };
+
+// The registers that Part::prepare writes and Part::move reads, as a value of their own; and whose they are.
+[[nodiscard]] inline kernel::ValueId prepared(const task::Graph& graph, kernel::ValueId value) {
+  return kernel::ValueId(graph.kernel.values.size() + static_cast<std::size_t>(value.index));
+}
+[[nodiscard]] inline kernel::ValueId owner(const task::Graph& graph, kernel::ValueId value) {
+  return kernel::ValueId(static_cast<std::size_t>(value.index) % graph.kernel.values.size());
+}
 
 // How a loop overlaps what it runs.
 enum class Overlap : std::uint8_t {

@@ -23,8 +23,7 @@ class Liveness {
     walk(items);
     std::vector<int> alive(static_cast<std::size_t>(time_) + 1, 0);
     for (const auto& [value, span] : spans_) {
-      const std::size_t count = graph_.kernel.values.size();
-      const ValueId own(static_cast<std::size_t>(value.index) % count);
+      const ValueId own = schedule::owner(graph_, value);
       const partition::Place& place = assignment_[own];
       if (!place.in_registers) continue;
       const int words = (place.layout.registers() * bits(graph_.kernel[own].type) + 31) / 32;
@@ -41,11 +40,6 @@ class Liveness {
     if (!fresh) found->second.second = time_;
   }
 
-  // The registers that an operand is prepared in.
-  ValueId next_of(ValueId value) const {
-    return ValueId(graph_.kernel.values.size() + static_cast<std::size_t>(value.index));
-  }
-
   void walk(const std::vector<Item>& items) {
     for (const Item& item : items) {
       ++time_;
@@ -53,7 +47,8 @@ class Liveness {
         const task::Task& t = graph_[entry->task];
         for (const ValueId v : t.reads) use(v);
         if (!t.writes) continue;
-        if (entry->part == schedule::Part::prepare || entry->part == schedule::Part::move) use(next_of(*t.writes));
+        if (entry->part == schedule::Part::prepare || entry->part == schedule::Part::move)
+          use(schedule::prepared(graph_, *t.writes));
         if (entry->part != schedule::Part::prepare) use(*t.writes);
         continue;
       }

@@ -35,8 +35,8 @@ constexpr double direct_store_cycles = 3700;  // longer than through the copy en
 
 class Ranking {
  public:
-  Ranking(const task::Graph& graph, const task::Walk& walk, const device::Device& device, const Options& options)
-      : graph_(graph), walk_(walk), device_(device), options_(options) {
+  Ranking(const task::Graph& graph, const device::Device& device, const Options& options)
+      : graph_(graph), device_(device), options_(options) {
     for (const task::Task& t : graph.tasks) products_ = products_ || t.product.has_value();
     std::set<kernel::AxisId> uneven;
     uneven_axes(graph.root, uneven);
@@ -158,7 +158,7 @@ class Ranking {
   void consider(const partition::Partition& cut, const partition::Assignment& assignment, Overlap overlap, bool staged,
                 int outer) {
     Candidate candidate;
-    candidate.walk = walk_;
+    candidate.walk = graph_.walk;
     candidate.schedule.staged_stores = staged;
     candidate.partition = cut.choice;
     candidate.partition.lanes = cut.lanes;
@@ -233,27 +233,6 @@ class Ranking {
     return std::max<std::int64_t>(1, task::static_extent(graph_.kernel, axis).value_or(options_.dynamic_size));
   }
 
-  // What a mean work item copies for all blocks of its cluster.
-  double multicast_bytes(const std::vector<schedule::Item>& items, const schedule::Program& program,
-                         const partition::Assignment& assignment, const simulate::Timeline& timeline) const {
-    double bytes = 0;
-    for (const schedule::Item& item : items) {
-      if (const auto* loop = std::get_if<schedule::LoopTree>(&item.node)) {
-        double trips = 1;
-        for (const simulate::LoopTime& time : timeline.loops) trips = time.axis == loop->axis ? time.trips : trips;
-        bytes += trips * multicast_bytes(loop->body, program, assignment, timeline);
-        continue;
-      }
-      const kernel::ValueId value = *graph_[std::get<schedule::Entry>(item.node).task].writes;
-      for (const schedule::RingPlan& ring : program.rings) {
-        if (!ring.multicast || std::find(ring.values.begin(), ring.values.end(), value) == ring.values.end()) continue;
-        const partition::SharedTile& tile = *assignment[value].shared;
-        bytes += static_cast<double>(tile.rows) * tile.cols * bits(graph_.kernel[value].type) / 8;
-      }
-    }
-    return bytes;
-  }
-
   // The largest of computing, L2 and device memory, in waves of blocks, plus the launch.
   void predict(Candidate& candidate, const partition::Partition& cut, const partition::Assignment& assignment,
                const schedule::Program& program) {
@@ -287,21 +266,17 @@ class Ranking {
     // The next work item's tiles are under way already, unless those of this one still hold their only slot.
     if (cut.choice.order != Order::single && (candidate.schedule.outer > 1 || !fills_outside_loops(program)))
       per_item -= 0.9 * device_.latency.bulk_load;
-    if (cut.has_products && !candidate.schedule.staged_stores) per_item += direct_store_cycles * walk_.length;
+    if (cut.has_products && !candidate.schedule.staged_stores) per_item += direct_store_cycles * graph_.walk.length;
     if (candidate.schedule.staged_stores) {  // the copy engine stores while the next tile is computed
       const simulate::TaskCosts costs = simulate::task_costs(graph_, cut, assignment, device_);
       for (std::size_t t = 0; t < graph_.tasks.size(); ++t) {
         if (graph_.tasks[t].kind == task::TaskKind::store)
-          per_item -= staged_share * costs.tasks[t].cycles * walk_.length;
+          per_item -= staged_share * costs.tasks[t].cycles * graph_.walk.length;
       }
     }
     if (cut.choice.cluster > 1) per_item *= cluster_cost;
-    const double spared =
-        multicast_bytes(program.copier, program, assignment, timeline) * (1 - 1.0 / cut.choice.cluster);
-    device::Demand demand = timeline.demand;
-    demand[device::Resource::l2] -= spared;
-    copies_limit_ = copies_limit_ || device_.busy_cycles(demand)[device::Resource::l2] > clusters_pay * per_item;
-    const double busy = device_.bound_cycles(demand);
+    copies_limit_ = copies_limit_ || timeline.busy[device::Resource::l2] > clusters_pay * per_item;
+    const double busy = device_.bound_cycles(timeline.demand);
     const double units = device_.execution_units;
     const double slots = units * together;
     const double waves = uneven_ ? std::max(1.0, items / slots) : std::ceil(items / slots);
@@ -310,8 +285,7 @@ class Ranking {
     const double limit = std::max(per_item, busy * together);
     double compute = waves * (limit + 0.03 * std::min(per_item, busy * together)) / clock;
     if (cut.has_products && together > 1) compute *= uncoordinated;
-    const double l2 =
-        items * (timeline.bytes - spared) / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
+    const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
     double tensors = 0;
     for (const kernel::Tensor& t : graph_.kernel.tensors) tensors += tensor_bytes(t);
     const double dram = tensors / (device_.rate_per_cycle(device::Resource::dram) * units) / clock;
@@ -339,7 +313,6 @@ class Ranking {
   };
 
   const task::Graph& graph_;
-  const task::Walk& walk_;
   const device::Device& device_;
   const Options& options_;
   bool products_ = false;
@@ -358,11 +331,10 @@ Result<std::vector<Candidate>> rank(const kernel::Kernel& specialised, const dev
                                     const Options& options) {
   const auto graph = task::build(specialised);
   if (!graph) return tl::unexpected(graph.error());
-  auto found = Ranking(*graph, {}, device, options).run();
+  auto found = Ranking(*graph, device, options).run();
   if (!found) return found;
-  for (const task::Walk& walk : task::useful_walks(specialised)) {
-    const auto walked = task::build(specialised, walk);
-    const auto more = Ranking(*walked, walk, device, options).run();
+  for (const task::Graph& walked : task::useful_walks(specialised)) {
+    const auto more = Ranking(walked, device, options).run();
     if (more) found->insert(found->end(), more->begin(), more->end());
   }
   std::stable_sort(found->begin(), found->end(),

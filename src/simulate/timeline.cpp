@@ -59,6 +59,7 @@ class Engine {
       : graph_(graph),
         device_(device),
         program_(program),
+        cluster_(partition.choice.cluster),
         costs_(task_costs(graph, partition, assignment, device)),
         traces_(unroll(graph, partition, assignment, program, trips_limit)) {
     if (!traces_.copier.empty()) add_lane("copier", traces_.copier);
@@ -413,9 +414,14 @@ class Engine {
         const auto index = static_cast<std::size_t>(entry.task.index);
         const bool fetch = !copier && graph_[entry.task].kind == TaskKind::load && costs_.tasks[index].instructions > 0;
         const TaskCost& cost = fetch ? costs_.fetches[index] : costs_.tasks[index];
-        const double lanes = copier ? 1 : static_cast<double>(lanes_.size()) - first_computer_;
-        result_.demand += cost.demand * (times * lanes);
-        result_.bytes += cost.bytes * times;
+        double share = static_cast<double>(lanes_.size()) - first_computer_;
+        double blocks = 1;  // that a copy serves
+        if (copier) {
+          if (program_.rings[*program_.ring_of(*graph_[entry.task].writes)].multicast) blocks = cluster_;
+          share = 1 / blocks;
+        }
+        result_.demand += cost.demand * (times * share);
+        result_.bytes += cost.bytes * times / blocks;
       }
     };
     visit(visit, program_.copier, 1, true);
@@ -432,6 +438,7 @@ class Engine {
   const task::Graph& graph_;
   const device::Device& device_;
   const schedule::Program& program_;
+  double cluster_;  // blocks
   TaskCosts costs_;
   Traces traces_;
   std::vector<Lane> lanes_;

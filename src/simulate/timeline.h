@@ -43,9 +43,10 @@ struct Timeline {
   std::vector<LoopTime> loops;
   double cycles = 0;       // of what was simulated
   double work_cycles = 0;  // of one mean work item: the above and the trips that were not simulated
-  device::Demand demand;   // what one mean work item asks of each resource, all lanes together
+  device::Demand demand;   // what one mean work item asks of each resource, all lanes together; of a copy for several
+                           // blocks, its share
   device::Demand busy;     // the same in cycles: device.busy_cycles(demand)
-  double bytes = 0;        // to and from global memory in one mean work item
+  double bytes = 0;        // to and from global memory in one mean work item, shared copies as above
   bool stuck = false;      // the lanes wait for each other: no schedule of ours does
 };
 

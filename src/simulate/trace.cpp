@@ -55,7 +55,7 @@ class Unroller {
         continue;
       }
       const auto& entry = std::get<Entry>(item.node);
-      const std::size_t r = ring_of(*graph_[entry.task].writes);
+      const std::size_t r = *program_.ring_of(*graph_[entry.task].writes);
       const auto& plan = program_.rings[r];
       if (filled[r] == 0) traces_.copier.push_back({Step::Kind::acquire, entry.task, iteration, r, fills_[r]});
       traces_.copier.push_back({Step::Kind::copy, entry.task, iteration, r, fills_[r]});
@@ -63,14 +63,6 @@ class Unroller {
       filled[r] = 0;
       ++fills_[r];
     }
-  }
-
-  std::size_t ring_of(ValueId value) const {
-    for (std::size_t r = 0; r < program_.rings.size(); ++r) {
-      const auto& values = program_.rings[r].values;
-      if (std::find(values.begin(), values.end(), value) != values.end()) return r;
-    }
-    return 0;
   }
 
   // The items whose stage is in [low, high], for the iteration that stage 0 is in.

@@ -28,6 +28,7 @@ class Builder {
   Builder(Kernel kernel, std::set<AxisId> tiled, const Walk& walk, const Limits& limits) : limits_(limits) {
     graph_.kernel = std::move(kernel);
     graph_.tiled = std::move(tiled);
+    graph_.walk = walk;
     for (std::size_t i = 0; i < k().axes.size(); ++i) {
       if (!walk.axis.empty() && k().axes[i].name == walk.axis) walked_ = AxisId(i);
     }
@@ -255,12 +256,9 @@ class Builder {
       AxisId& whole = whole_axes_[loop];
       if (!whole.valid()) {
         Axis axis = k()[loop];
-        do {
-          axis.name += "_all";
-        } while (std::any_of(k().axes.begin(), k().axes.end(), [&](const Axis& a) { return a.name == axis.name; }));
+        axis.name += "_all";
         axis.kind = AxisKind::inner;
-        whole = AxisId(k().axes.size());
-        k().axes.push_back(axis);
+        whole = add_axis(k(), std::move(axis));
         graph_.tiled.insert(whole);
         graph_.kept[whole] = loop;
       }
@@ -486,17 +484,17 @@ Result<Graph> build(const Kernel& kernel, const Walk& walk, const Limits& limits
   return Builder(std::move(*streamed), tiled, walk, limits).run();
 }
 
-std::vector<Walk> useful_walks(const Kernel& kernel) {
+std::vector<Graph> useful_walks(const Kernel& kernel) {
   const Kernel whole = with_explicit_axes(kernel);
-  std::vector<Walk> useful;
+  std::vector<Graph> useful;
   for (const Walk& walk : possible_walks(whole, choose_tiled(whole))) {
-    const auto graph = build(kernel, walk);
+    auto graph = build(kernel, walk);
     if (!graph) continue;
     const bool saves = std::any_of(graph->root.begin(), graph->root.end(), [&](const Node& node) {
       const auto* id = std::get_if<TaskId>(&node.item);
       return id != nullptr && (*graph)[*id].kind == TaskKind::load && !graph->tiled_axes(*(*graph)[*id].writes).empty();
     });
-    if (saves) useful.push_back(walk);
+    if (saves) useful.push_back(std::move(*graph));
   }
   return useful;
 }

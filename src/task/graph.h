@@ -62,6 +62,7 @@ struct Graph {
   std::vector<Task> tasks;
   std::vector<Node> root;
   std::set<kernel::AxisId> tiled;  // axes that get a tile larger than 1; all others are uniform within a tile
+  Walk walk;                       // that it was built with
   std::map<kernel::AxisId, kernel::AxisId> kept;  // an axis that stays on chip whole, and the loop's it is a copy of
 
   [[nodiscard]] const Task& operator[](TaskId id) const { return tasks[static_cast<std::size_t>(id.index)]; }
@@ -79,8 +80,8 @@ struct Limits {
 // With a walk, loads that do not depend on the walked axis stand outside its loop.
 [[nodiscard]] Result<Graph> build(const kernel::Kernel& kernel, const Walk& walk = {}, const Limits& limits = {});
 
-// The walks of a kernel under which some load is done once for all steps.
-[[nodiscard]] std::vector<Walk> useful_walks(const kernel::Kernel& kernel);
+// The kernel under each walk that does some load once for all steps.
+[[nodiscard]] std::vector<Graph> useful_walks(const kernel::Kernel& kernel);
 
 // The normal form as kernel text, each statement with its unit, reads and writes as a comment.
 [[nodiscard]] std::string print(const Graph& graph);

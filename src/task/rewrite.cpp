@@ -27,6 +27,20 @@ void collect(const Kernel& kernel, ExprId id, std::set<AxisId>& axes, std::set<V
   }
 }
 
+std::string free_name(const Kernel& kernel, const std::string& stem) {
+  const auto taken = [&](const std::string& name) {
+    const auto named = [&](const auto& item) { return item.name == name; };
+    return std::any_of(kernel.values.begin(), kernel.values.end(), named) ||
+           std::any_of(kernel.tensors.begin(), kernel.tensors.end(), named) ||
+           std::any_of(kernel.scalars.begin(), kernel.scalars.end(), named) ||
+           std::any_of(kernel.axes.begin(), kernel.axes.end(), named) ||
+           std::any_of(kernel.dims.begin(), kernel.dims.end(), named);
+  };
+  std::string name = stem;
+  for (int n = 2; taken(name); ++n) name = fmt::format("{}_{}", stem, n);
+  return name;
+}
+
 }  // namespace
 
 std::set<AxisId> axes_of(const Kernel& kernel, ExprId expr) {
@@ -123,19 +137,15 @@ StatementId add_statement(Kernel& kernel, Statement statement) {
   return StatementId(kernel.statements.size() - 1);
 }
 
+AxisId add_axis(Kernel& kernel, Axis axis) {
+  axis.name = free_name(kernel, axis.name);
+  kernel.axes.push_back(std::move(axis));
+  return AxisId(kernel.axes.size() - 1);
+}
+
 ValueId add_value(Kernel& kernel, const std::string& stem, ScalarType type, std::vector<AxisId> axes) {
-  const auto taken = [&](const std::string& name) {
-    const auto named = [&](const auto& item) { return item.name == name; };
-    return std::any_of(kernel.values.begin(), kernel.values.end(), named) ||
-           std::any_of(kernel.tensors.begin(), kernel.tensors.end(), named) ||
-           std::any_of(kernel.scalars.begin(), kernel.scalars.end(), named) ||
-           std::any_of(kernel.axes.begin(), kernel.axes.end(), named) ||
-           std::any_of(kernel.dims.begin(), kernel.dims.end(), named);
-  };
-  std::string name = stem;
-  for (int n = 2; taken(name); ++n) name = fmt::format("{}_{}", stem, n);
   Value value;
-  value.name = name;
+  value.name = free_name(kernel, stem);
   value.type = type;
   value.axes = std::move(axes);
   kernel.values.push_back(std::move(value));

@@ -35,7 +35,8 @@ using Replace = std::function<kernel::ExprId(kernel::ExprId)>;
 [[nodiscard]] kernel::ExprId call(kernel::Kernel& kernel, Function function, ScalarType type,
                                   std::vector<kernel::ExprId> args);
 [[nodiscard]] kernel::StatementId add_statement(kernel::Kernel& kernel, kernel::Statement statement);
-// A new value with a name nobody has yet, made from `stem`.
+// A new axis, renamed where its name is taken; a new value with a name nobody has yet, made from `stem`.
+[[nodiscard]] kernel::AxisId add_axis(kernel::Kernel& kernel, kernel::Axis axis);
 [[nodiscard]] kernel::ValueId add_value(kernel::Kernel& kernel, const std::string& stem, ScalarType type,
                                         std::vector<kernel::AxisId> axes);
 

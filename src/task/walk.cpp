@@ -19,25 +19,19 @@ class Splitter {
   Splitter(Kernel& kernel, AxisId axis, std::int64_t length) : kernel_(kernel), axis_(axis), length_(length) {}
 
   void run(std::int64_t extent) {
-    Axis& own = kernel_.axes[static_cast<std::size_t>(axis_.index)];
     const auto place = std::find(kernel_.parallel.begin(), kernel_.parallel.end(), axis_);
     if (extent == length_) {
       kernel_.parallel.erase(place);
     } else {
-      Axis blocks = own;
-      do {
-        blocks.name += "_block";
-      } while (
-          std::any_of(kernel_.axes.begin(), kernel_.axes.end(), [&](const Axis& a) { return a.name == blocks.name; }));
+      Axis blocks = kernel_[axis_];
+      blocks.name += "_block";
       blocks.extent = number(extent / length_);
-      block_ = AxisId(kernel_.axes.size());
+      block_ = add_axis(kernel_, std::move(blocks));
       *place = block_;
-      kernel_.axes.push_back(blocks);
     }
     Axis& walked = kernel_.axes[static_cast<std::size_t>(axis_.index)];
     walked.kind = AxisKind::streamed;
-    const ExprId steps = number(length_);
-    kernel_.axes[static_cast<std::size_t>(axis_.index)].extent = steps;
+    walked.extent = number(length_);
     Loop loop;
     loop.axis = axis_;
     loop.body = statements(kernel_.body);

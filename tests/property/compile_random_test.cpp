@@ -80,7 +80,7 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
   if (random.seed % 3 == 0) lowered = driver::lower_kernel(*checked, device, choices);
   if (random.seed % 3 == 1) {  // where an axis can be walked, so that something stays on chip
     const auto walks = task::useful_walks(*fixed);
-    if (!walks.empty()) choices.walk = walks[random.seed % walks.size()];
+    if (!walks.empty()) choices.walk = walks[random.seed % walks.size()].walk;
   }
   if (!lowered) lowered = driver::lower_kernel(*fixed, device, choices);
   if (!lowered) {  // the search would pass this candidate over

@@ -37,8 +37,8 @@ kernel grouped(X: f16[8,72,96], W: f16[2,96,40], scale: f32[8]) -> (Y: f32[8,72,
 TEST(Walk, OnlyWhatSavesALoadIsUseful) {
   const auto walks = task::useful_walks(checked(grouped));
   ASSERT_EQ(walks.size(), 1U);  // a walk over both groups reads other weights half-way
-  EXPECT_EQ(walks[0].axis, "h");
-  EXPECT_EQ(walks[0].length, 4);
+  EXPECT_EQ(walks[0].walk.axis, "h");
+  EXPECT_EQ(walks[0].walk.length, 4);
 }
 
 TEST(Walk, WhatDoesNotDependOnItIsLoadedBeforeIt) {
