@@ -100,6 +100,17 @@ std::string Emission::per_thread(const std::string& text, std::string_view wante
   return variable;
 }
 
+std::string Emission::computed_before(std::string_view type, const std::string& text, std::string_view wanted) {
+  if (computed_scope_ != out.scope()) computed_.clear();
+  computed_scope_ = out.scope();
+  const auto [entry, fresh] = computed_.try_emplace(text);
+  if (fresh) {
+    entry->second = names.claim(wanted);
+    out.format("const {} {} = {};", type, entry->second, text);
+  }
+  return entry->second;
+}
+
 std::string sum(const std::string& a, const std::string& b) {
   if (a == "0") return b;
   if (b == "0") return a;

@@ -85,10 +85,16 @@ class Emission {
   [[nodiscard]] std::string thread_part(const layout::Layout& layout, int dim);
   // A named per-thread integer of the role, written before its body.
   [[nodiscard]] std::string per_thread(const std::string& text, std::string_view wanted);
+  // A named value, written before the statement whose text is being made; the same for the same text within one
+  // instruction and scope.
+  [[nodiscard]] std::string computed_before(std::string_view type, const std::string& text, std::string_view wanted);
+  void forget_computed() { computed_.clear(); }
 
  private:
   std::vector<std::string> params_, tensors_, maps_, buffers_, rings_, barriers_, fragments_, vars_;
   std::vector<Diagnostic> problems_;
+  std::map<std::string, std::string> computed_;  // text -> variable
+  int computed_scope_ = -1;
   std::map<std::tuple<const layout::Layout*, int, std::vector<int>>, std::optional<std::vector<int>>> register_maps_;
 };
 

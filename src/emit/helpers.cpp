@@ -151,6 +151,19 @@ constexpr std::array kHelpers = {
   return c;
 }
 )"},
+    Helper{"division_scale", "",
+           R"(// A power of two that brings a divisor into the range of reciprocal().
+)" DEVICE R"(float division_scale(float divisor) {
+  const float size = fabsf(divisor);
+  return size > 8.5e37f ? 0.25f : size < 1.2e-38f ? 16777216.0f : 1.0f;
+}
+)"},
+    Helper{"reciprocal", "", DEVICE R"(float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+)"},
     Helper{"sigmoid_f32", "exp_f32 divide",
            DEVICE "float sigmoid_f32(float x) { return divide(1.0f, 1.0f + exp_f32(-x)); }\n"},
 

@@ -293,6 +293,7 @@ void Sm90a::write_role_body(Writer& out, RoleId id) {
     emission_.problem("{} barriers and {} warpgroups; a block has 16 hardware barriers", barriers - 1, groups_);
   emission_.role = scope;
   emission_.out = Writer(out.depth());
+  emission_.forget_computed();
   fenced_ = false;
   walk(emission_, *this, role.body);
   if (emission_.facts.of(id).bulk_stores) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <set>
 
 namespace pipethreader::emit {
 
@@ -234,14 +235,104 @@ class Speller {
     return element(emission_, e.fragment, (*map)[static_cast<std::size_t>(site_.reg)]);
   }
 
+  // An integer as a sum: what differs between threads or blocks, and a number, in which alone registers differ.
+  struct Sum {
+    std::string terms;
+    std::int64_t number = 0;
+    bool per_register = false;
+  };
+
+  void add_term(Sum& sum, const std::string& term, std::int64_t factor) {
+    if (term == "0" || factor == 0) return;
+    const bool minus = factor < 0;
+    if (sum.terms.empty()) {
+      sum.terms = minus ? "-" : "";
+    } else {
+      sum.terms += minus ? " - " : " + ";
+    }
+    const std::int64_t times = minus ? -factor : factor;
+    sum.terms += times == 1 ? term : fmt::format("{} * {}", term, times);
+  }
+
+  // False when elements differ by more than a number.
+  bool add_to(Sum& sum, ExprId id, std::int64_t factor) {
+    const Expr& e = emission_.program[id];
+    if (e.kind == Expr::Kind::constant) {
+      sum.number += factor * static_cast<std::int64_t>(e.number);
+      return true;
+    }
+    if (e.kind == Expr::Kind::coord) {
+      sum.number += factor * site_.tile->coordinates(0, site_.reg)[static_cast<std::size_t>(e.dim)];
+      sum.per_register = true;
+      add_term(sum, emission_.thread_part(*site_.tile, e.dim), factor);
+      return true;
+    }
+    if (e.kind == Expr::Kind::call) {
+      const auto known = [&](std::size_t i) -> std::optional<std::int64_t> {
+        const Expr& arg = emission_.program[e.args[i]];
+        if (arg.kind != Expr::Kind::constant) return std::nullopt;
+        return static_cast<std::int64_t>(arg.number);
+      };
+      if (e.function == Function::add) return add_to(sum, e.args[0], factor) && add_to(sum, e.args[1], factor);
+      if (e.function == Function::sub) return add_to(sum, e.args[0], factor) && add_to(sum, e.args[1], -factor);
+      if (e.function == Function::neg) return add_to(sum, e.args[0], -factor);
+      if (e.function == Function::mul) {
+        for (std::size_t i = 0; i < 2; ++i)
+          if (const auto times = known(i)) return add_to(sum, e.args[1 - i], factor * *times);
+      }
+    }
+    if (!is_uniform(emission_.program, id)) return false;
+    add_term(sum, spell(id, true), factor);
+    return true;
+  }
+
+  // "apart >= 49": what registers have in common is computed once for all of them.
+  std::optional<std::string> comparison(const Expr& e) {
+    const bool ordered = e.function == Function::lt || e.function == Function::le || e.function == Function::gt ||
+                         e.function == Function::ge;
+    if (!ordered || site_.tile == nullptr) return std::nullopt;
+    for (const ExprId arg : e.args)
+      if (!is_integer(emission_.program[arg].type)) return std::nullopt;
+    Sum difference;
+    if (!add_to(difference, e.args[0], 1) || !add_to(difference, e.args[1], -1)) return std::nullopt;
+    if (!difference.per_register || difference.terms.empty()) return std::nullopt;
+    return fmt::format("({} {} {})", emission_.computed_before("int", difference.terms, "apart"),
+                       info(e.function).symbol, -difference.number);
+  }
+
+  // Many registers of the tile divide by the same number.
+  bool shared_divisor(const Expr& e) {
+    if (e.function != Function::div || e.type != ScalarType::f32 || site_.tile == nullptr) return false;
+    constexpr std::size_t enough = 4;  // divisions for which one reciprocal pays
+    const auto registers = static_cast<std::size_t>(site_.tile->registers());
+    if (is_uniform(emission_.program, e.args[1])) return registers >= enough;
+    const Expr& divisor = emission_.program[e.args[1]];
+    if (divisor.kind != Expr::Kind::fragment) return false;
+    const auto& map = emission_.register_map(*site_.tile, divisor.fragment, divisor.dims);
+    return map && std::set(map->begin(), map->end()).size() * enough <= registers;
+  }
+
+  // Within 1.5 units in the last place, as exact as divide().
+  std::string by_reciprocal(const std::string& dividend, const std::string& divisor) {
+    const std::string scale =
+        emission_.computed_before("float", call(emission_.helpers.use("division_scale"), {divisor}), "scaled_by");
+    const std::string inverse = emission_.computed_before(
+        "float", call(emission_.helpers.use("reciprocal"), {infix({divisor, scale}, "*", false)}), "inverse");
+    return infix({infix({dividend, scale}, "*", false), inverse}, "*", false);
+  }
+
   std::string function(const Expr& e, bool round) {
+    if (auto text = comparison(e)) return *text;
     std::vector<std::string> args;
-    for (const ExprId arg : e.args) args.push_back(spell(arg, true));
+    // The rounding of a choice is the choice of what is rounded.
+    for (std::size_t i = 0; i < e.args.size(); ++i)
+      args.push_back(spell(e.args[i], round || e.function != Function::select || i == 0));
     if (auto text = common_function(e, args)) {
       const bool inexact = is_floating(e.type) && !info(e.function).gives_boolean && !stays_exact(e.function);
       return inexact && round ? rounded(emission_, e.type, *text) : *text;
     }
     if (!is_floating(e.type)) return integer_function(emission_, e, args);
+    if (shared_divisor(e)) return by_reciprocal(args[0], args[1]);
     const std::string text = float_function(emission_, e.function, args);
     return round && !stays_exact(e.function) ? rounded(emission_, e.type, text) : text;
   }

@@ -17,6 +17,7 @@ class Walk {
     for (const Instr& instr : instructions) {
       out_.comment(instr.comment);
       emission_.names.begin_instruction();
+      emission_.forget_computed();
       target_.begin(instr);
       std::visit([&](const auto& op) { (*this)(op); }, instr.op);
     }

@@ -24,16 +24,19 @@ void Writer::comment(std::string_view text) {
 void Writer::open(std::string_view text) {
   text.empty() ? line("{") : format("{} {{", text);
   ++depth_;
+  ++scope_;
 }
 
 void Writer::otherwise(std::string_view text) {
   --depth_;
   format("}} {} {{", text);
   ++depth_;
+  ++scope_;
 }
 
 void Writer::close(std::string_view after) {
   --depth_;
+  ++scope_;
   format("}}{}", after);
 }
 

@@ -30,11 +30,14 @@ class Writer {
   void append(const Writer& other) { text_ += other.text_; }
 
   [[nodiscard]] int depth() const { return depth_; }
+  // Changes with every brace: what is declared in one scope is known as long as this stays.
+  [[nodiscard]] int scope() const { return scope_; }
   [[nodiscard]] bool empty() const { return text_.empty(); }
   [[nodiscard]] const std::string& text() const { return text_; }
 
  private:
   int depth_ = 0;
+  int scope_ = 0;
   std::string text_;
 };
 

@@ -52,6 +52,7 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
     return false;
   };
   const bool turns = schedule_.turns && !level.empty();
+  const std::size_t first = block.size();
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (!active(items[i])) continue;
     const int lag = lag_of(items[i]);
@@ -84,6 +85,7 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
       if (use.last == i) block.push_back({program::RingRelease{program::RingId(use.ring), lag}, {}});
     }
   }
+  join_splits(block, first);
 }
 
 program::BarrierId Lowerer::turn() {

@@ -136,15 +136,25 @@ class Lowerer {
   ExprId shared_col(ValueId value, const std::vector<AxisId>& domain);
   void set_aside(ValueId operand);
   void move_operand(ValueId operand, Block& block);
+  void write_scratch(ValueId value, Block& block);
+  void lane_barrier(Block& block);
+
+  // --- masks.cpp: points that a tile leaves out
   struct Mask {
     ExprId outside;  // uniform: the tile has points that must not be seen
     ExprId points;   // per element: those that may
   };
+  [[nodiscard]] std::optional<AxisId> summed_by_product(ValueId value) const;
+  [[nodiscard]] std::optional<ValueId> same_zeros(KernelExpr expr) const;
+  [[nodiscard]] bool is_zeroed(ValueId value) const;
+  [[nodiscard]] bool comes_zeroed(KernelExpr expr) const;
+  [[nodiscard]] bool computed_zeroed(ValueId value) const;
+  [[nodiscard]] LoopFrame part_about(const LoopFrame& frame, const std::vector<AxisId>& domain) const;
   std::optional<Mask> mask_of(ValueId value, Block& block);
+  void split(ExprId outside, Block careful, Block plain, Block& block);
   void write_masked(ValueId value, ExprId expr, Block& block);
   void after_write(ValueId value, Block& block);
-  void write_scratch(ValueId value, Block& block);
-  void lane_barrier(Block& block);
+  static void join_splits(Block& block, std::size_t first);
 
   // --- stores.cpp: results to global memory
   void store(const task::Task& task, Block& block);

@@ -64,8 +64,14 @@ void Lowerer::map(const task::Task& task, Block& block) {
     if (!over_axis) keep = has_point(loops_.back(), domain, layout, block);
   }
   if (!assign.when) {
-    if (keep) value = b_.select(*keep, value, old);
-    write_masked(assign.target, value, block);
+    if (keep) {
+      Block some, all;
+      write_masked(assign.target, b_.select(*keep, value, old), some);
+      write_masked(assign.target, value, all);
+      split(masked(loops_.back()), std::move(some), std::move(all), block);
+    } else {
+      write_masked(assign.target, value, block);
+    }
     if (assignment_[assign.target].scratch) write_scratch(assign.target, block);
     return;
   }
@@ -153,24 +159,13 @@ void Lowerer::reduce(const task::Task& task, Block& block) {
   for (const AxisId a : r.axes) {
     const LoopFrame* frame = frame_of(a);
     if (frame == nullptr) continue;
+    if (frame == &loops_.back() && r.reduce == kernel::ReduceOp::sum && comes_zeroed(r.args[0])) continue;
     outside = b_.logical_or(outside, masked(*frame));
     points = b_.logical_and(points, predicate(*frame, domain, instruction.domain, block));
   }
-  if (b_.is(outside, 0)) {
-    block.push_back({instruction, {}});
-  } else {
-    program::Reduce careful = instruction;
-    careful.value = b_.select(points, value, neutral);
-    if (b_.is(outside, 1)) {
-      block.push_back({careful, {}});
-    } else {
-      program::If split;
-      split.condition = outside;
-      split.then.push_back({careful, {}});
-      split.otherwise.push_back({instruction, {}});
-      block.push_back({std::move(split), "masked tile"});
-    }
-  }
+  program::Reduce careful = instruction;
+  careful.value = b_.select(points, value, neutral);
+  split(outside, {{careful, {}}}, {{instruction, {}}}, block);
   if (moves) {
     ExprId result = element(moved(instruction.target, kernel_[assign.target].name, program_[target].layout, block));
     if (assign.accumulate) result = b_.call(joining(r.reduce), {element(target), result});

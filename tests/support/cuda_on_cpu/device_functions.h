@@ -98,6 +98,11 @@ inline float exp_f32(float x) { return std::exp(x); }
 inline float rsqrt_f32(float x) { return 1 / std::sqrt(x); }
 inline float sqrt_f32(float x) { return std::sqrt(x); }
 inline float divide(float a, float b) { return a / b; }
+inline float division_scale(float divisor) {
+  const float size = std::fabs(divisor);
+  return size > 8.5e37F ? 0.25F : size < 1.2e-38F ? 16777216.0F : 1.0F;
+}
+inline float reciprocal(float x) { return 1 / x; }
 inline float sigmoid_f32(float x) { return 1 / (1 + std::exp(-x)); }
 inline void anchor(float&) {}
 inline void move_operand(unsigned& target, unsigned source) { target = source; }
