@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <functional>
+#include <optional>
 
 #include "commands.h"
 #include "driver/report.h"
@@ -13,7 +15,27 @@ struct Options {
   KernelOptions kernel;
   std::vector<std::string> sizes;
   int rounds = 5;
+  int replay = 1;
 };
+
+// The median milliseconds of a launch, of single launches or of those of a graph.
+Result<double> time(const runtime::Gpu& gpu, int replay,
+                    const std::function<Result<void>(const runtime::Stream&)>& work) {
+  std::optional<runtime::Graph> graph;
+  if (replay > 1) {
+    auto captured = gpu.capture([&](const runtime::Stream& stream) -> Result<void> {
+      for (int i = 0; i < replay; ++i)
+        if (auto done = work(stream); !done) return done;
+      return {};
+    });
+    if (!captured) return tl::unexpected(captured.error());
+    graph = std::move(*captured);
+  }
+  const auto timing =
+      gpu.measure({}, [&](const runtime::Stream& stream) { return graph ? graph->launch(stream) : work(stream); });
+  if (!timing) return tl::unexpected(timing.error());
+  return timing->median_ms / replay;
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -67,16 +89,17 @@ int run(const Options& options, const driver::Environment& environment) {
   // Bursts of the two take turns, so that both see the same card.
   std::vector<double> mine, theirs;
   for (int round = 0; round < options.rounds; ++round) {
-    const auto timing = gpu->measure({}, [&](const runtime::Stream& stream) { return ours->launch(*gpu, stream); });
-    if (!timing) return report(timing.error());
-    mine.push_back(timing->median_ms);
+    const auto own =
+        time(*gpu, options.replay, [&](const runtime::Stream& stream) { return ours->launch(*gpu, stream); });
+    if (!own) return report(own.error());
+    mine.push_back(*own);
     if (!peer) continue;
-    const auto other = gpu->measure({}, [&](const runtime::Stream& stream) {
+    const auto other = time(*gpu, options.replay, [&](const runtime::Stream& stream) {
       return peer->multiply(*product, extent(product->m), extent(product->n), extent(product->k),
                             ours->address(product->x), ours->address(product->y), ours->address(product->out), stream);
     });
     if (!other) return report(other.error());
-    theirs.push_back(other->median_ms);
+    theirs.push_back(*other);
   }
   const double flops = driver::product_flops(kernel, *sizes).value_or(0);
   show("pipethreader", median(mine), flops);
@@ -99,6 +122,9 @@ void add_bench(CLI::App& app, const driver::Environment& environment, Commands& 
       ->allow_extra_args(false)
       ->type_name("NAME=SIZE");
   command->add_option("--rounds", options->rounds, "bursts of each")->check(CLI::Range(1, 1000))->type_name("COUNT");
+  command->add_option("--replay", options->replay, "launches in a captured graph that is timed as one; 1: no graph")
+      ->check(CLI::Range(1, 10000))
+      ->type_name("COUNT");
   commands[command] = [options, &environment] { return run(*options, environment); };
 }
 
