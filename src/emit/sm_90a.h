@@ -101,6 +101,14 @@ class Sm90a final : public Target {
 // Byte offset of an element inside a slot, as C text over texts; `element` counts columns.
 [[nodiscard]] std::string element_offset(Emission& emission, const program::Buffer& buffer, const std::string& row,
                                          const std::string& col);
+// Rows and columns after which the swizzle of a slot begins anew, and the offset of such a place: there an element's
+// offset is the sum of both.
+struct Periods {
+  int rows = 1;
+  int cols = 1;
+};
+[[nodiscard]] Periods swizzle_periods(const program::Buffer& buffer);
+[[nodiscard]] std::string shifted_offset(const program::Buffer& buffer, const std::string& row, const std::string& col);
 [[nodiscard]] int span_elements(const program::Buffer& buffer);  // columns of a box
 [[nodiscard]] std::int64_t box_bytes(const program::Buffer& buffer);
 [[nodiscard]] std::int64_t row_bytes(const program::Buffer& buffer);  // of one row of a box

@@ -81,6 +81,22 @@ std::string element_offset(Emission& emission, const Buffer& buffer, const std::
                      row_bytes(buffer), inside, size);
 }
 
+Periods swizzle_periods(const Buffer& buffer) {
+  if (buffer.swizzle == Swizzle::none) return {1, 1};
+  return {8, span_elements(buffer)};
+}
+
+std::string shifted_offset(const Buffer& buffer, const std::string& row, const std::string& col) {
+  const int size = size_of(buffer.type);
+  const bool plain = buffer.swizzle == Swizzle::none;
+  std::string text = "0";
+  if (row != "0") text = fmt::format("{} * {}", row, plain ? buffer.cols * size : row_bytes(buffer));
+  if (col == "0") return text;
+  const std::string along = plain ? fmt::format("{} * {}", col, size)
+                                  : fmt::format("{} / {} * {}", col, span_elements(buffer), box_bytes(buffer));
+  return text == "0" ? along : fmt::format("{} + {}", text, along);
+}
+
 // The innermost dim is cut into boxes of the swizzle span, one instruction each.
 CopyShape copy_shape(const Program& program, const TensorMap& map) {
   CopyShape shape;

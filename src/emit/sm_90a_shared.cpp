@@ -31,6 +31,35 @@ Index index_of(Emission& emission, ExprId id) {
           [&emission, id](const std::vector<int>& coords) { return emission.facts.divisor(id, coords); }};
 }
 
+// An index as a multiple of `period` that all threads share, and the rest.
+struct SplitIndex {
+  std::string shared = "0";
+  Index own;
+};
+
+SplitIndex split_index(Emission& emission, ExprId id, std::size_t dims, int period) {
+  SplitIndex result{"0", index_of(emission, id)};
+  std::vector<std::int64_t> slopes;
+  for (std::size_t dim = 0; dim < dims; ++dim) {
+    const auto slope = emission.facts.slope(id, static_cast<int>(dim));
+    if (!slope) return result;
+    slopes.push_back(*slope);
+  }
+  constexpr int far = 1024;  // coordinates that say nothing about the shared part
+  if (emission.facts.divisor(id, std::vector<int>(dims, far)) % period != 0) return result;
+  result.shared = value(emission, id, Site{nullptr, 0, std::vector<std::string>(dims, "0")});
+  result.own.text = [&emission, slopes](const Site& site) {
+    std::string text = "0";
+    for (std::size_t dim = 0; dim < slopes.size(); ++dim) {
+      if (slopes[dim] == 0) continue;
+      const std::string at = coordinate_text(emission, site, static_cast<int>(dim));
+      text = sum(text, slopes[dim] == 1 ? at : fmt::format("{} * {}", at, slopes[dim]));
+    }
+    return text;
+  };
+  return result;
+}
+
 struct SharedAccess {
   FragmentId fragment;
   bool store = false;
@@ -46,29 +75,50 @@ int elements_of_chunk(const SharedAccess& access) {
   return std::min(chunk, access.cols & -access.cols);
 }
 
-enum class Orientation : std::uint8_t { none, straight, transposed };
+// How 8x8 matrices lie in a tile: which of its dims is the rows of the tensor core, and whether their rows of 16 bytes
+// run along the tensor core's columns (straight) or its rows.
+struct Matrices {
+  int rows = 0;
+  bool straight = true;
+};
 
-// Rows of 16 bytes, each whole and aligned, along the tile's columns (straight) or rows.
-Orientation matrix_orientation(Emission& emission, const SharedAccess& access) {
+// The dim that runs over the tensor core's rows, where the layout is that of its fragments.
+std::optional<int> rows_of_fragment(const layout::Layout& layout) {
+  if (layout.shape.size() != 2) return std::nullopt;
+  layout::Layout turned = layout;
+  std::swap(turned.shape[0], turned.shape[1]);
+  for (layout::Digit& digit : turned.digits)
+    if (digit.dim == 0 || digit.dim == 1) digit.dim = 1 - digit.dim;
+  for (const int rows : {0, 1}) {
+    const layout::Layout& own = rows == 0 ? layout : turned;
+    if (own.shape[0] % 64 == 0 && own.shape[1] % 16 == 0 && own == layout::mma_accumulator(own.shape[0], own.shape[1]))
+      return rows;
+  }
+  return std::nullopt;
+}
+
+// Nothing unless every row of 16 bytes is whole and aligned.
+std::optional<Matrices> matrices_of(Emission& emission, const SharedAccess& access) {
   const Fragment& fragment = emission.program[access.fragment];
-  const auto& shape = fragment.layout.shape;
-  if (!emission.packed(access.fragment) || access.type != fragment.type || shape.size() != 2) return Orientation::none;
-  if (shape[0] % 64 != 0 || shape[1] % 16 != 0 || elements_of_chunk(access) != 8) return Orientation::none;
-  if (fragment.layout != layout::mma_accumulator(shape[0], shape[1])) return Orientation::none;
-  if (access.col.divisor({8, 8}) % 8 != 0) return Orientation::none;
+  if (!emission.packed(access.fragment) || access.type != fragment.type) return std::nullopt;
+  const auto rows = rows_of_fragment(fragment.layout);
+  if (!rows || elements_of_chunk(access) != 8 || access.col.divisor({8, 8}) % 8 != 0) return std::nullopt;
   const auto runs = [](const Index& index, int along) {
     return index.slope(along) == 1 && index.slope(1 - along) == 0;
   };
-  if (runs(access.row, 0) && runs(access.col, 1)) return Orientation::straight;
-  if (runs(access.row, 1) && runs(access.col, 0)) return Orientation::transposed;
-  return Orientation::none;
+  if (runs(access.row, *rows) && runs(access.col, 1 - *rows)) return Matrices{*rows, true};
+  if (runs(access.row, 1 - *rows) && runs(access.col, *rows)) return Matrices{*rows, false};
+  return std::nullopt;
 }
 
 // Four matrices at a time: 16 rows of a warp by 16 columns. Lane l gives the address of row l % 8 of matrix l / 8;
 // matrices go down the tile's rows first, as the registers do.
-void write_matrices(Emission& emission, const SharedAccess& access, Orientation orientation) {
+void write_matrices(Emission& emission, const SharedAccess& access, const Matrices& matrices) {
   const layout::Layout& layout = emission.program[access.fragment].layout;
-  const bool straight = orientation == Orientation::straight;
+  const bool straight = matrices.straight;
+  const auto dim_of = [&](const auto& coordinates, int dim) {
+    return coordinates[static_cast<std::size_t>(dim == 0 ? matrices.rows : 1 - matrices.rows)];
+  };
   const std::string tile_row = straight ? emission.per_thread("warp * 16 + lane % 16", "matrix_row")
                                         : emission.per_thread("warp * 16 + lane / 8 % 2 * 8", "matrix_row");
   const std::string tile_col = straight ? emission.per_thread("lane / 16 * 8", "matrix_col")
@@ -78,11 +128,13 @@ void write_matrices(Emission& emission, const SharedAccess& access, Orientation 
   std::map<std::pair<int, int>, int> registers;
   for (int reg = 0; reg < layout.registers(); ++reg) {
     const std::vector<int> at = layout.register_offset(reg);
-    registers.emplace(std::pair{at[0], at[1]}, reg);
+    registers.emplace(std::pair{dim_of(at, 0), dim_of(at, 1)}, reg);
   }
-  for (int row = 0; row < layout.shape[0]; row += 64)
-    for (int col = 0; col < layout.shape[1]; col += 16) {
-      const Site site{nullptr, 0, {sum(tile_row, row), sum(tile_col, col)}};
+  for (int row = 0; row < dim_of(layout.shape, 0); row += 64)
+    for (int col = 0; col < dim_of(layout.shape, 1); col += 16) {
+      std::vector<std::string> at = {sum(tile_row, row), sum(tile_col, col)};
+      if (matrices.rows == 1) std::swap(at[0], at[1]);
+      const Site site{nullptr, 0, at};
       std::vector<std::string> args = {"tile + " + access.offset(access.row.text(site), access.col.text(site))};
       for (const auto& [down, right] : {std::pair{0, 0}, {8, 0}, {0, 8}, {8, 8}})
         args.push_back(emission.variable(access.fragment, registers.at({row + down, col + right})));
@@ -147,25 +199,28 @@ void write_runs(Emission& emission, const SharedAccess& access) {
 
 // Inside braces that define `tile`, the address of the memory's first byte.
 void write_shared(Emission& emission, const SharedAccess& access) {
-  const Orientation orientation = matrix_orientation(emission, access);
-  if (orientation != Orientation::none) return write_matrices(emission, access, orientation);
+  if (const auto matrices = matrices_of(emission, access)) return write_matrices(emission, access, *matrices);
   const std::string owner = access.store ? owner_condition(emission.program[access.fragment].layout) : "";
   if (!owner.empty()) emission.out.open(fmt::format("if ({})", owner));
   write_runs(emission, access);
   if (!owner.empty()) emission.out.close();
 }
 
-SharedAccess buffer_access(Emission& emission, FragmentId fragment, BufferId id, ExprId row, ExprId col, bool store) {
+// What all threads share of the address goes into `tile`: the rest does not change in loops.
+void write_buffer_access(Emission& emission, const std::string& slot, FragmentId fragment, BufferId id, ExprId row,
+                         ExprId col, bool store) {
   const Buffer& buffer = emission.program[id];
-  return {fragment,
-          store,
-          buffer.type,
-          buffer.cols,
-          index_of(emission, row),
-          index_of(emission, col),
-          [&emission, &buffer](const std::string& r, const std::string& c) {
-            return element_offset(emission, buffer, r, c);
-          }};
+  const std::size_t dims = emission.program[fragment].layout.shape.size();
+  const Periods periods = swizzle_periods(buffer);
+  SplitIndex rows = split_index(emission, row, dims, periods.rows);
+  SplitIndex cols = split_index(emission, col, dims, periods.cols);
+  emission.out.open("");
+  emission.out.format("const unsigned tile = {};", bare(sum(slot, shifted_offset(buffer, rows.shared, cols.shared))));
+  write_shared(emission, {fragment, store, buffer.type, buffer.cols, std::move(rows.own), std::move(cols.own),
+                          [&emission, &buffer](const std::string& r, const std::string& c) {
+                            return element_offset(emission, buffer, r, c);
+                          }});
+  emission.out.close();
 }
 
 // --- relayout through scratch memory -------------------------------------------------------------------------------
@@ -207,17 +262,11 @@ SharedAccess scratch_access(Emission& emission, FragmentId fragment, bool store)
 }  // namespace
 
 void Sm90a::write(const LoadShared& op) {
-  out_.open("");
-  out_.format("const unsigned tile = {};", slot_address(op.source));
-  write_shared(emission_, buffer_access(emission_, op.target, op.source.buffer, op.row, op.col, false));
-  out_.close();
+  write_buffer_access(emission_, slot_address(op.source), op.target, op.source.buffer, op.row, op.col, false);
 }
 
 void Sm90a::write(const StoreShared& op) {
-  out_.open("");
-  out_.format("const unsigned tile = {};", slot_address(op.target));
-  write_shared(emission_, buffer_access(emission_, op.source, op.target.buffer, op.row, op.col, true));
-  out_.close();
+  write_buffer_access(emission_, slot_address(op.target), op.source, op.target.buffer, op.row, op.col, true);
 }
 
 // The scratch holds a tile for each instance.

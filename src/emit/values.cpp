@@ -60,6 +60,10 @@ std::string call(const std::string& function, const std::vector<std::string>& ar
 
 // What is alike for integers and floats.
 std::optional<std::string> common_function(const Expr& e, const std::vector<std::string>& args) {
+  if (e.function == Function::add && is_integer(e.type)) {
+    if (args[0] == "0") return args[1];
+    if (args[1] == "0") return args[0];
+  }
   switch (e.function) {
     case Function::neg:
       return "(-" + args[0] + ")";
@@ -199,7 +203,7 @@ class Speller {
       case Expr::Kind::cluster_rank:
         return emission_.program.cluster > 1 ? "rank" : "0";
       case Expr::Kind::coord:
-        return coordinate(e.dim);
+        return coordinate_text(emission_, site_, e.dim);
       case Expr::Kind::fragment:
         return fragment(e);
       case Expr::Kind::call:
@@ -211,16 +215,6 @@ class Speller {
   }
 
  private:
-  std::string coordinate(int dim) {
-    if (site_.tile == nullptr) {
-      if (static_cast<std::size_t>(dim) < site_.coords.size()) return site_.coords[static_cast<std::size_t>(dim)];
-      emission_.problem("coordinate {} is used where the tile has {}", dim, site_.coords.size());
-      return "0";
-    }
-    const int fixed = site_.tile->coordinates(0, site_.reg)[static_cast<std::size_t>(dim)];
-    return sum(emission_.thread_part(*site_.tile, dim), fixed);
-  }
-
   std::string fragment(const Expr& e) {
     if (site_.tile == nullptr) {
       emission_.problem("fragment '{}' is used where there are no registers", emission_.program[e.fragment].name);
@@ -463,6 +457,15 @@ class PairSpeller {
 };
 
 }  // namespace
+
+std::string coordinate_text(Emission& emission, const Site& site, int dim) {
+  if (site.tile == nullptr) {
+    if (static_cast<std::size_t>(dim) < site.coords.size()) return site.coords[static_cast<std::size_t>(dim)];
+    emission.problem("coordinate {} is used where the tile has {}", dim, site.coords.size());
+    return "0";
+  }
+  return sum(emission.thread_part(*site.tile, dim), site.tile->coordinates(0, site.reg)[static_cast<std::size_t>(dim)]);
+}
 
 std::string uniform(Emission& emission, ExprId id) { return value(emission, id, Site{}); }
 

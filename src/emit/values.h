@@ -17,6 +17,7 @@ struct Site {
   std::vector<std::string> coords;
 };
 
+[[nodiscard]] std::string coordinate_text(Emission& emission, const Site& site, int dim);
 [[nodiscard]] std::string uniform(Emission& emission, program::ExprId id);
 [[nodiscard]] std::string value(Emission& emission, program::ExprId id, const Site& site);
 // As value(), but the last rounding of a 16-bit result is left to whoever stores it.
