@@ -117,7 +117,9 @@ void Lowerer::pipelined(const LoopTree& loop, const Bounds& bounds, Block& block
   walk.end = trips;
   if (loop.stages == 1) {
     let(walk.body, frame.origin[0], tile_origin(bounds, loop.axis, b_.var(walk.var)));
+    const std::size_t first = walk.body.size();
     items(loop.body, walk.body, level, 0, 0, 0);
+    pass_over_empty_tiles(loop, walk.body, first);
     advance(walk.body, level);
     block.push_back({std::move(walk), {}});
     return;

@@ -46,6 +46,7 @@ class Lowerer {
   // --- lowerer.cpp: declarations and expressions
   void declare();
   void declare_rings();
+  [[nodiscard]] int copier_registers() const;
   program::VarId variable(const std::string& name);
   void let(Block& block, program::VarId var, ExprId value) { block.push_back({program::Let{var, value}, {}}); }
   ExprId size(KernelExpr expr);  // sizes: dims and constants only
@@ -154,6 +155,7 @@ class Lowerer {
   void split(ExprId outside, Block careful, Block plain, Block& block);
   void write_masked(ValueId value, ExprId expr, Block& block);
   void after_write(ValueId value, Block& block);
+  void pass_over_empty_tiles(const schedule::LoopTree& loop, Block& block, std::size_t first);
   static void join_splits(Block& block, std::size_t first);
 
   // --- stores.cpp: results to global memory

@@ -9,6 +9,7 @@
 namespace pipethreader::lower {
 
 using kernel::Expr;
+using schedule::Item;
 
 namespace {
 
@@ -134,6 +135,50 @@ void Lowerer::write_masked(ValueId value, ExprId expr, Block& block) {
   if (!mask) return append(block, plain);
   const ExprId zeroed = b_.select(mask->points, expr, b_.constant(kernel_[value].type, 0));
   split(mask->outside, {{program::Map{target, zeroed}, {}}}, plain, block);
+}
+
+// A lane whose rows have no point in a tile only keeps the rings going. Its carried values stay as they are.
+void Lowerer::pass_over_empty_tiles(const schedule::LoopTree& loop, Block& block, std::size_t first) {
+  if (partition_.lanes == 1) return;
+  ExprId some = b_.truth(true);
+  for (const task::Linear& form : loops_.back().condition.inequalities) {
+    if (form.axes.contains(partition_.row))
+      some = b_.logical_and(some, b_.ge(extreme(form, true, false, {}), b_.constant(0)));
+  }
+  if (b_.number(some)) return;
+  // What all lanes hold alike may have points elsewhere in the tile.
+  for (const Item& item : loop.body) {
+    const auto* entry = std::get_if<schedule::Entry>(&item.node);
+    if (entry == nullptr) return;
+    const auto& written = graph_[entry->task].writes;
+    const bool lasts = written && (kernel_[*written].carried || lives_before(*written, loop.statement));
+    if (!written || (lasts && domain_dim(assignment_[*written].axes, partition_.row) < 0)) return;
+  }
+  Block result(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(first));
+  Block run;
+  bool open = false;  // products that nothing in the run has waited for
+  const auto close = [&] {
+    if (!run.empty()) result.push_back({program::If{some, std::move(run), {}}, "rows with points in this tile"});
+    run.clear();
+  };
+  for (std::size_t i = first; i < block.size(); ++i) {
+    const auto* wait = std::get_if<program::MmaWait>(&block[i].op);
+    const bool product =
+        std::holds_alternative<program::Mma>(block[i].op) || std::holds_alternative<program::MmaCommit>(block[i].op);
+    if (wait != nullptr || product || in_registers(block[i]) ||
+        std::holds_alternative<program::LoadShared>(block[i].op)) {
+      if (wait != nullptr && (wait->pending != 0 || wait->pin)) return;
+      open = product || (open && wait == nullptr);
+      run.push_back(block[i]);
+      continue;
+    }
+    if (open) return;
+    close();
+    result.push_back(block[i]);
+  }
+  if (open) return;
+  close();
+  block = std::move(result);
 }
 
 // Neighbouring splits on one condition become one: each version is a straight line, which the assembler can schedule.
