@@ -81,10 +81,14 @@ const Demand* Device::find_conversion(ScalarType from, ScalarType to) const {
   return found == conversions.end() ? nullptr : &found->second;
 }
 
-const RegisterBudget* Device::find_budget(int consumers) const {
-  const auto found = std::find_if(registers.budgets.begin(), registers.budgets.end(),
-                                  [&](const RegisterBudget& budget) { return budget.consumers == consumers; });
-  return found == registers.budgets.end() ? nullptr : &*found;
+const RegisterBudget* Device::find_budget(int consumers, int producer) const {
+  const RegisterBudget* first = nullptr;
+  for (const RegisterBudget& budget : registers.budgets) {
+    if (budget.consumers != consumers) continue;
+    if (budget.producer >= producer) return &budget;
+    if (first == nullptr) first = &budget;
+  }
+  return first;
 }
 
 double Device::rate_per_cycle(Resource resource) const {

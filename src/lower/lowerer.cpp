@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <numeric>
+#include <set>
 
 #include "task/products.h"
 #include "task/rewrite.h"
@@ -48,7 +49,8 @@ Result<program::Program> Lowerer::run() {
   program::Role role;
   role.name = "computer";
   role.instances = partition_.lanes;
-  const device::RegisterBudget* budget = schedule_.copier.empty() ? nullptr : device_.find_budget(partition_.lanes);
+  const device::RegisterBudget* budget =
+      schedule_.copier.empty() ? nullptr : device_.find_budget(partition_.lanes, copier_registers());
   if (budget != nullptr && partition_.has_products && partition_.lanes > 1) {
     role.registers = budget->consumer;
     program_.roles.back().registers = budget->producer;
@@ -75,6 +77,25 @@ Result<program::Program> Lowerer::run() {
   program_.cluster = partition_.choice.cluster;
   if (!error_.diagnostics.empty()) return tl::unexpected(error_);
   return std::move(program_);
+}
+
+// What the copier has to remember, about: places of work and loops, a slot and a phase of each ring, the next item.
+int Lowerer::copier_registers() const {
+  std::set<int> assigned;
+  const auto visit = [&](const auto& self, const Block& block) -> void {
+    for (const program::Instr& instr : block) {
+      if (const auto* let = std::get_if<program::Let>(&instr.op)) assigned.insert(let->var.index);
+      if (const auto* work = std::get_if<program::ForWork>(&instr.op)) self(self, work->body);
+      if (const auto* loop = std::get_if<program::For>(&instr.op)) {
+        assigned.insert(loop->var.index);
+        self(self, loop->body);
+      }
+    }
+  };
+  visit(visit, program_.roles.back().body);
+  int registers = static_cast<int>(assigned.size());
+  for (const program::Ring& ring : program_.rings) registers += ring.depth > 1 ? 2 : 1;
+  return registers + (partition_.choice.order == partition::Order::dynamic ? 3 : 0);
 }
 
 void Lowerer::declare() {

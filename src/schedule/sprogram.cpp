@@ -36,6 +36,7 @@ void Composer::open(AxisId axis, StatementId statement, int stages) {
   tree.statement = statement;
   tree.stages = stages;
   stages_[statement] = stages;
+  if (!open_computer_.empty()) around_.insert(open_computer_.back().statement);
   open_computer_.push_back(tree);
   tree.stages = 1;
   open_copier_.push_back(tree);
@@ -111,7 +112,13 @@ void Composer::append(TaskId id, Part part, int stage) {
       return;
     }
   }
-  program_.rings.push_back({{*t.writes}, 1, level, shared_by_cluster});
+  program_.rings.push_back({{*t.writes}, 1, level, false, shared_by_cluster});
+}
+
+// Tiles that last for a whole loop inside need not run further ahead than the next.
+int wanted_depth(const RingPlan& ring, const Choice& choice) {
+  if (ring.level.empty()) return choice.outer;
+  return ring.innermost ? choice.depth : std::min(choice.depth, 2);
 }
 
 Program Composer::finish(const Choice& choice) {
@@ -119,7 +126,8 @@ Program Composer::finish(const Choice& choice) {
   for (RingPlan& ring : program_.rings) {
     // A loop whose iterations overlap needs the tiles of all that run at once.
     const int least = ring.level.empty() ? 1 : stages_.at(ring.level.back());
-    ring.depth = std::max(least, ring.level.empty() ? choice.outer : choice.depth);
+    ring.innermost = !ring.level.empty() && !around_.contains(ring.level.back());
+    ring.depth = std::max(least, wanted_depth(ring, choice));
   }
   program_.turns = choice.turns && partition_.lanes > 1;
   program_.staged_stores = choice.staged_stores;

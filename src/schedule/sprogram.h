@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -52,6 +53,7 @@ struct RingPlan {
   std::vector<kernel::ValueId> values;
   int depth = 2;
   std::vector<kernel::StatementId> level;  // the loops around it, outermost first
+  bool innermost = false;                  // no loop stands in the last of these: as deep as the choice says
   bool multicast = false;                  // the blocks of a cluster read the same tiles and copy them for each other
 };
 
@@ -116,6 +118,7 @@ class Composer {
   std::vector<LoopTree> open_computer_;
   std::vector<LoopTree> open_copier_;
   std::map<kernel::StatementId, int> stages_;  // of every loop
+  std::set<kernel::StatementId> around_;       // loops with a loop inside
 };
 
 // The greedy policy: in each body a list schedule that issues asynchronous tasks as early as their operands allow,

@@ -101,10 +101,10 @@ SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& as
   SharedNeed need;
   for (const schedule::RingPlan& ring : program.rings) {
     for (const ValueId v : ring.values) {
-      if (ring.level.empty()) {
-        need.fixed += ring.depth * tile_bytes(graph, assignment, v);
-      } else {
+      if (ring.innermost) {
         need.per_depth += tile_bytes(graph, assignment, v);
+      } else {
+        need.fixed += ring.depth * tile_bytes(graph, assignment, v);
       }
     }
   }
