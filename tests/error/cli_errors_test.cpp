@@ -68,6 +68,11 @@ TEST_F(CliErrors, WrongCommandLines) {
                 "--option takes a number, true or false, found 'causal=maybe'");
   expect_misuse({"explain", matmul_, "--trips", "0"}, "--trips");
   expect_misuse({"compile", matmul_, "--force", "rows=1"}, "known are row, column");
+  // Without an axis there is nothing to walk: not the same as no walk at all.
+  for (const std::string walk : {":8", "h", "h:", "h:1", "h:many"}) {
+    expect_misuse({"compile", attention_, "--force", "walk=" + walk},
+                  "'walk' must be off or AXIS:STEPS, such as h:8; found '" + walk + "'");
+  }
   expect_misuse({"run", matmul_, "--on", "moon"}, "moon");
   expect_misuse({"run", matmul_, "--on", "cpu", "--dim", "M=8", "--dim", "N=8", "--dim", "K=8", "--range", "A=1"},
                 "NAME=LOW:HIGH");
