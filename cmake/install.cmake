@@ -41,6 +41,7 @@ foreach(edge IN LISTS edges)
   endif()
 endforeach()
 install(DIRECTORY devices kernels DESTINATION ${CMAKE_INSTALL_DATADIR}/pipethreader OPTIONAL)
+install(FILES bench/suites.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/pipethreader/bench)
 
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/pipethreader-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES cmake/pipethreader-config.cmake ${PROJECT_BINARY_DIR}/pipethreader-config-version.cmake

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes what bench/results/h200.json holds into the documents: tables between their markers, and a plot.
+"""Writes what bench/results/ holds into the documents: tables between their markers, and a plot.
 
     python3 -m venv .venv && .venv/bin/pip install -r scripts/requirements-plots.txt
     .venv/bin/python scripts/measured.py            # tables and docs/images/h200.svg
     scripts/measured.py --tables                    # tables only; needs no package
     scripts/measured.py --check                     # fails when a table does not hold what the file holds
 
-Numbers in the documents come from that file alone.
+h200.json holds whole kernels beside their peers, h200-choices.json what single choices gave. Numbers in the documents come from
+these files alone.
 """
 
 import argparse
@@ -17,10 +18,8 @@ import shlex
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "bench" / "results" / "h200.json"
-DOCUMENTS = ("README.md", "docs/performance.md")
+RESULTS = ROOT / "bench" / "results"
 PLOT = ROOT / "docs" / "images" / "h200.svg"
-MARKED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.S)
 
 
 def described(row):
@@ -52,8 +51,23 @@ def table(results):
     return "\n".join(lines) + "\n"
 
 
-def with_table(text, results):
-    return MARKED.sub(lambda found: found[1] + table(results) + found[2], text)
+def choices(results):
+    lines = ["| what | before | after | runs |", "|---|---|---|---|"]
+    for row in results["rows"]:
+        kept = "" if row["kept"] else ", not kept"
+        lines.append(f"| {row['name']} | {row['before_us']} us | {row['after_us']} us{kept} | {row['runs']} |")
+    return "\n".join(lines) + "\n"
+
+
+# Each document's tables: the word in their markers, the file, and how its table is written.
+TABLES = {
+    "README.md": [("measured", "h200.json", table)],
+    "docs/performance.md": [("measured", "h200.json", table), ("choices", "h200-choices.json", choices)],
+}
+
+
+def loaded(name):
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
 
 
 def plot(results):
@@ -89,26 +103,29 @@ def main():
     parser.add_argument("--tables", action="store_true", help="write the tables, draw nothing")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a table is not up to date")
     given = parser.parse_args()
-    results = json.loads(RESULTS.read_text(encoding="utf-8"))
     stale = []
-    for name in DOCUMENTS:
+    for name, tables in TABLES.items():
         document = ROOT / name
         text = document.read_text(encoding="utf-8")
-        if not MARKED.search(text):
-            print(f"{name}: error: the markers of the measured table are missing", file=sys.stderr)
-            return 1
-        if with_table(text, results) == text:
-            continue
-        stale.append(name)
+        for word, file, write in tables:
+            marked = re.compile(rf"(<!-- {word} -->\n).*?(<!-- end of {word} -->)", re.S)
+            if not marked.search(text):
+                print(f"{name}: error: the markers of its table '{word}' are missing", file=sys.stderr)
+                return 1
+            now = write(loaded(file))
+            written = marked.sub(lambda found, now=now: found[1] + now + found[2], text)
+            if written != text:
+                stale.append((name, file))
+            text = written
         if not given.check:
-            document.write_text(with_table(text, results), encoding="utf-8")
+            document.write_text(text, encoding="utf-8")
     if given.check and stale:
-        for name in stale:
-            print(f"{name}: error: its table is not that of {RESULTS.relative_to(ROOT)}", file=sys.stderr)
+        for name, file in stale:
+            print(f"{name}: error: a table is not that of bench/results/{file}", file=sys.stderr)
         print("  hint: run scripts/measured.py", file=sys.stderr)
         return 1
     if not given.check and not given.tables:
-        plot(results)
+        plot(loaded("h200.json"))
     return 0
 
 

@@ -77,7 +77,8 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
     }
     const std::size_t colon = text.find(':');
     const auto length = colon == std::string::npos ? std::nullopt : number(text.substr(colon + 1));
-    if (!length || *length < 2) return fail("'walk' must be off or AXIS:STEPS, such as h:8; found '{}'", text);
+    if (colon == 0 || !length || *length < 2)
+      return fail("'walk' must be off or AXIS:STEPS, such as h:8; found '{}'", text);
     c.walk = {text.substr(0, colon), *length};
     return {};
   }

@@ -2,7 +2,7 @@
 //
 //   PIPETHREADER_CACHE   directory of the cache of compiled kernels; empty: no cache.
 //                        Otherwise $XDG_CACHE_HOME/pipethreader, or $HOME/.cache/pipethreader.
-//   PIPETHREADER_DATA    a folder with devices/ in it, looked at first
+//   PIPETHREADER_DATA    a folder like the project's, with devices/, kernels/ or bench/ in it, looked at first
 //   PIPETHREADER_NVRTC   the run-time compiler's library, or its directory
 //   CUDA_HOME, CUDA_PATH roots of CUDA toolkits, looked at first
 //   VIRTUAL_ENV          a Python environment that may hold the run-time compiler
@@ -18,7 +18,7 @@ namespace pipethreader::driver {
 
 struct Environment {
   std::string cache;                        // directory; empty: nothing is cached
-  std::vector<std::filesystem::path> data;  // folders that hold devices/, the first that has a name wins
+  std::vector<std::filesystem::path> data;  // like the project's; the first that has a file wins
   runtime::NvrtcSearch nvrtc;
 
   [[nodiscard]] std::vector<std::filesystem::path> device_folders() const;

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <thread>
+
 #include "oracle/oracle.h"
 #include "oracle/tiles.h"
 
@@ -10,6 +13,7 @@ Range default_range(ScalarType type, bool scalar) {
   return scalar ? Range{"", 0.1, 1} : Range{"", -1, 1};
 }
 
+// One call of next() each.
 double draw(Random& random, ScalarType type, const Range& range) {
   if (is_integer(type) || type == ScalarType::boolean)
     return static_cast<double>(
@@ -22,6 +26,23 @@ std::uint64_t stream(std::uint64_t seed, const std::string& name) {
   std::uint64_t hash = 0xcbf29ce484222325u ^ seed;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return hash;
+}
+
+// Large tensors by all cores. The values are those of one stream, whatever their number: each piece begins where the
+// stream is by then.
+void fill(std::vector<double>& values, std::uint64_t seed, ScalarType type, const Range& range) {
+  constexpr std::size_t smallest_piece = std::size_t{1} << 16;
+  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t step = std::max(smallest_piece, values.size() / cores + 1);
+  const auto piece = [&](std::size_t begin, std::size_t end) {
+    Random random(seed);
+    random.skip(begin);
+    for (std::size_t i = begin; i < end; ++i) values[i] = draw(random, type, range);
+  };
+  std::vector<std::jthread> threads;
+  for (std::size_t begin = step; begin < values.size(); begin += step)
+    threads.emplace_back(piece, begin, std::min(values.size(), begin + step));
+  piece(0, std::min(values.size(), step));
 }
 
 const Range* range_named(const std::vector<Range>& ranges, const std::string& name) {
@@ -58,9 +79,9 @@ Result<Inputs> random_inputs(const kernel::Kernel& kernel, const std::vector<std
       std::size_t size = 1;
       for (const std::int64_t extent : data.shape) size *= static_cast<std::size_t>(std::max<std::int64_t>(0, extent));
       const Range* named = range_named(ranges, tensor.name);
-      const Range range = named != nullptr ? *named : default_range(tensor.type, false);
-      Random random(stream(seed, tensor.name));
-      for (std::size_t i = 0; i < size; ++i) data.values.push_back(draw(random, tensor.type, range));
+      data.values.resize(size);
+      fill(data.values, stream(seed, tensor.name), tensor.type,
+           named != nullptr ? *named : default_range(tensor.type, false));
     }
     inputs.tensors.push_back(std::move(data));
   }

@@ -5,12 +5,20 @@
 
 namespace pipethreader::oracle {
 
+namespace {
+
+constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;
+
+}  // namespace
+
 std::uint64_t Random::next() {
-  std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+  std::uint64_t z = state_ += kStep;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
   return z ^ (z >> 31);
 }
+
+void Random::skip(std::uint64_t count) { state_ += count * kStep; }
 
 double Random::uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 

@@ -13,6 +13,7 @@ class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
   std::uint64_t next();                                       // splitmix64
+  void skip(std::uint64_t count);                             // as that many calls of next(), at once
   double uniform();                                           // [0, 1)
   std::int64_t between(std::int64_t low, std::int64_t high);  // both included
 

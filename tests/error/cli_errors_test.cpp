@@ -2,6 +2,7 @@
 // lines (2), wrong results never silently, and no internal error for any of it.
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,6 +69,11 @@ TEST_F(CliErrors, WrongCommandLines) {
                 "--option takes a number, true or false, found 'causal=maybe'");
   expect_misuse({"explain", matmul_, "--trips", "0"}, "--trips");
   expect_misuse({"compile", matmul_, "--force", "rows=1"}, "known are row, column");
+  // Without an axis there is nothing to walk: not the same as no walk at all.
+  for (const std::string walk : {":8", "h", "h:", "h:1", "h:many"}) {
+    expect_misuse({"compile", attention_, "--force", "walk=" + walk},
+                  "'walk' must be off or AXIS:STEPS, such as h:8; found '" + walk + "'");
+  }
   expect_misuse({"run", matmul_, "--on", "moon"}, "moon");
   expect_misuse({"run", matmul_, "--on", "cpu", "--dim", "M=8", "--dim", "N=8", "--dim", "K=8", "--range", "A=1"},
                 "NAME=LOW:HIGH");
@@ -365,10 +371,64 @@ TEST_F(CliErrors, AFullDiskUnderTheOutputFolder) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("cannot write"), HasSubstr("the disk is full")));
 }
 
+TEST_F(CliErrors, SuitesAndKernelsAreNotMixed) {
+  expect_misuse({"bench"}, "bench takes a kernel FILE, or --suite NAME");
+  expect_misuse({"bench", "--suite", "soup"},
+                "there is no suite 'soup'; known are attention, ffn, mamba2, matmul, rows");
+  expect_misuse({"bench", "--suite", "matmul", "--suite", "matmul"}, "--suite gives 'matmul' twice");
+  expect_misuse({"bench", matmul_, "--suite", "matmul"}, "FILE excludes --suite");
+  for (const std::vector<std::string>& given : {std::vector<std::string>{"--kernel", "matmul"},
+                                                {"--dim", "M=8"},
+                                                {"--size", "M=8"},
+                                                {"--option", "causal=true"},
+                                                {"--replay", "2"}}) {
+    expect_misuse({"bench", "--suite", "matmul", given[0], given[1]}, given[0] + " excludes --suite");
+  }
+  expect_misuse({"bench", matmul_, "--out", "rows.json"}, "--out requires --suite");
+}
+
+TEST_F(CliErrors, ASuitesFileWithAMistakeHasItsPlace) {
+  std::filesystem::create_directory(program_.path("bench"));
+  program_.set("PIPETHREADER_DATA", program_.folder());
+  const auto with = [&](const std::string& text, const std::string& error) {
+    const std::string file = program_.file("bench/suites.toml", text);
+    expect_error({"bench", "--suite", "a"}, file + error);
+  };
+  const std::string row = "[[a]]\nfile = 'matmul.stask'\ndims = ['M', 'N']\n";
+  with("[[a", ":1:");
+  with("[a]\nfile = 'matmul.stask'\n", ":1:1: error: 'a' is no list of rows: expected tables [[a]]");
+  with("a = 3\n", ":1:5: error: 'a' is no list of rows");
+  with("[[a]]\ndims = ['M']\nsizes = [[1]]\n", ":1:1: error: a row needs 'file', a string");
+  with("[[a]]\nfile = 3\ndims = ['M']\nsizes = [[1]]\n", ":2:8: error: a row needs 'file', a string");
+  with("[[a]]\nfile = 'f'\ndims = ['M', 3]\nsizes = [[1, 1]]\n", ":3:8: error: a row needs 'dims', a list of names");
+  with(row, ":1:1: error: a row needs 'sizes'");
+  with(row + "sizes = []\n", ":4:9: error: a row needs 'sizes'");
+  with(row + "sizes = [[1, 2], [3]]\n", ":4:18: error: expected a list of 2 sizes, one for each of 'dims'");
+  for (const char* size : {"-1", "2147483648", "1.5", "'8'"})
+    with(row + "sizes = [[1, " + size + "]]\n", ":4:14: error: a size must be a whole number from 0 to 2147483647");
+  const std::string whole = row + "sizes = [[1, 2]]\n";
+  with(whole + "replay = 0\n", ":5:10: error: 'replay' must be a whole number from 1 to 10000");
+  with(whole + "options = true\n", ":5:11: error: 'options' must be a table");
+  with(whole + "options = { causal = 'no' }\n", ":5:22: error: option 'causal' must be a number, true or false");
+  with(whole + "repeat = 3\n", ":5:10: error: unknown key 'repeat'; known are file, kernel");
+  // All mistakes at once, in the order of the file; and a good file of one's own goes before the project's.
+  with(whole + "zip = 3\n[b]\nfile = 'f'\n",
+       ":5:7: error: unknown key 'zip'; known are file, kernel, options, peer, "
+       "replay, dims, sizes\n" +
+           program_.path("bench/suites.toml") + ":6:1: error: 'b' is no list");
+  std::ignore = program_.file("bench/suites.toml", whole);
+  expect_misuse({"bench", "--suite", "matmul"}, "there is no suite 'matmul'; known are a\n");
+}
+
 TEST_F(CliErrors, WithoutACardTheReasonIsTold) {
   const auto probe = run({"devices", "--gpu"});
   if (probe.status == 0) GTEST_SKIP() << "this machine has a card";
   for (const char* command : {"bench", "tune"}) expect_error({command, matmul_}, "error: ");
+  const auto suite = run({"bench", "--suite", "matmul", "--suite", "rows", "--out", "rows.json"});
+  EXPECT_EQ(suite.status, 1);
+  EXPECT_EQ(suite.out, "");
+  EXPECT_EQ(suite.err, probe.err);
+  EXPECT_FALSE(std::filesystem::exists(program_.path("rows.json")));
   const auto outcome = run({"run", matmul_, "--on", "gpu", "--dim", "M=8", "--dim", "N=8", "--dim", "K=8"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.out, "");

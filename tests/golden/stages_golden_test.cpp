@@ -97,7 +97,7 @@ TEST_P(StagesGolden, AreAsReviewed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, StagesGolden, ::testing::ValuesIn(kernels()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& tested) { return tested.param.name; });
 
 }  // namespace
 }  // namespace pipethreader::driver

@@ -22,9 +22,9 @@ driver::Environment environment() {
 constexpr const char* footer = R"(
 Exit status: 0 done; 1 an error, which stderr explains; 2 a wrong command line; 3 the kernel ran and its numbers are
 wrong; 70 a fault of pipethreader itself.
-Environment: PIPETHREADER_CACHE (directory of the cache; empty: none), PIPETHREADER_DATA (folder with devices/),
-PIPETHREADER_NVRTC (the CUDA run-time compiler), CUDA_HOME, CUDA_PATH, VIRTUAL_ENV (where that may lie),
-XDG_CACHE_HOME.)";
+Environment: PIPETHREADER_CACHE (directory of the cache; empty: none), PIPETHREADER_DATA (folder with devices/,
+kernels/ or bench/), PIPETHREADER_NVRTC (the CUDA run-time compiler), CUDA_HOME, CUDA_PATH, VIRTUAL_ENV (where that may
+lie), XDG_CACHE_HOME.)";
 
 // A word that stands where a command must and is none: it is named, not only missed.
 std::optional<std::string> unknown_command(const CLI::App& app, int argc, char** argv) {
