@@ -16,7 +16,8 @@ constexpr std::array<std::string_view, 3> overlap_names = {"serial", "deferred",
 constexpr std::array<std::string_view, 3> order_names = {"single", "persistent", "dynamic"};
 constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::string_view known_keys =
-    "row, column, stream, element, lanes, overlap, depth, outer, turns, staged, order, raster, cluster, walk, bulk";
+    "row, column, stream, element, lanes, overlap, depth, outer, turns, staged, order, raster, cluster, walk, pass, "
+    "bulk";
 
 std::optional<int> number(const std::string& text) {
   int value = 0;
@@ -82,6 +83,7 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
     c.walk = {text.substr(0, colon), *length};
     return {};
   }
+  if (key == "pass") return set(one_of(key, text, switch_names), [&](int v) { c.pass_over = v == 1; });
   if (key == "bulk") return set(one_of(key, text, switch_names), [&](int v) { c.bulk = v == 1; });
   return fail("there is no choice named '{}'; known are {}", key, known_keys);
 }
@@ -158,6 +160,7 @@ std::string describe(const Choices& c) {
   if (!c.walk.axis.empty()) text += fmt::format(", walk {}:{}", c.walk.axis, c.walk.length);
   if (c.schedule.turns) text += ", turns";
   if (c.schedule.staged_stores) text += ", staged stores";
+  if (!c.pass_over) text += ", empty tiles too";
   if (!c.bulk) text += ", plain copies";
   return text;
 }

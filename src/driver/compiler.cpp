@@ -43,16 +43,21 @@ std::string key_of(const CompileRequest& request, const kernel::Kernel& speciali
 // A candidate taken as far as its source.
 struct Built {
   Candidate candidate;
+  Lowered lowered;
   Printed printed;
 };
 
-Result<Built> build(const kernel::Kernel& kernel, const device::Device& device, const Candidate& candidate,
+Result<Built> build(const kernel::Kernel& kernel, const device::Device& device, Candidate candidate,
                     std::vector<StageTime>* times) {
   auto lowered = lower_kernel(kernel, device, candidate.choices, times);
   if (!lowered) return tl::unexpected(lowered.error());
   auto printed = prove_and_print(lowered->program, times);
-  if (!printed) return tl::unexpected(printed.error());
-  return Built{candidate, std::move(*printed)};
+  if (printed) return Built{std::move(candidate), std::move(*lowered), std::move(*printed)};
+  if (!candidate.choices.pass_over) return tl::unexpected(printed.error());
+  // Lanes that go ways of their own are the hardest part of a proof.
+  candidate.choices.pass_over = false;
+  auto together = build(kernel, device, std::move(candidate), times);
+  return together ? std::move(together) : tl::unexpected(printed.error());
 }
 
 // The same without the copy engine, for sizes that it cannot take; nothing when the first takes all sizes.
@@ -74,10 +79,12 @@ runtime::CompileRequest assembly_of(const Built& built, const device::Device& de
   return request;
 }
 
-// How bad the assembler's report is; 0: nothing to object to.
-int badness(const runtime::AssemblerReport& report) {
-  return (report.serialised ? 1'000'000 : 0) + (report.ignored_register_budget ? 500'000 : 0) +
-         std::min(400'000, report.spill_store_bytes + report.spill_load_bytes);
+// By what factor the faults of its machine code slow a kernel down, about; 1: there are none.
+double slowdown(const runtime::AssemblerReport& report) {
+  constexpr double bytes = 5000;  // spilled, that double the time
+  const double spilled = std::max(report.spill_store_bytes, report.spill_load_bytes);
+  return 1 + (report.serialised ? 1 : 0) + (report.ignored_register_budget ? 0.5 : 0) +
+         (report.spills() ? 0.01 + spilled / bytes : 0);
 }
 
 std::string fault_of(const runtime::AssemblerReport& report) {
@@ -147,12 +154,13 @@ class Compilation {
     if (from_cache(key)) return std::move(result_);
     auto candidates = choices_for(result_.kernel, request_.device, request_.forced);
     if (!candidates) return tl::unexpected(candidates.error());
-    for (std::size_t next = 0;;) {
-      if (auto done = build_all(*candidates, next); !done) return tl::unexpected(done.error());
+    ranked_ = std::move(*candidates);
+    for (;;) {
+      if (auto done = build_all(); !done) return tl::unexpected(done.error());
       const auto done = choose();
       if (done) break;
       // None of these became machine code: the next ones.
-      if (next >= candidates->size() || assembled_.empty()) return tl::unexpected(done.error());
+      if (next_ >= ranked_.size() || assembled_.empty()) return tl::unexpected(done.error());
       pass_over();
     }
     if (auto stored = cache_.store_blob(key, pack(result_.plan)); !stored) warn(stored.error());
@@ -163,8 +171,8 @@ class Compilation {
     auto kernel = kernel::specialise(request_.kernel, request_.dims, request_.options);
     if (!kernel) return tl::unexpected(kernel.error());
     result_.kernel = std::move(*kernel);
-    std::size_t next = 0;
-    if (auto done = build_all({candidate}, next); !done) return tl::unexpected(done.error());
+    ranked_ = {candidate};
+    if (auto done = build_all(); !done) return tl::unexpected(done.error());
     if (auto done = choose(); !done) return tl::unexpected(done.error());
     return std::move(result_);
   }
@@ -206,15 +214,15 @@ class Compilation {
   }
 
   // The best few that can be built. What is generic because of its tiles gives way to what is specialised.
-  Result<void> build_all(const std::vector<Candidate>& candidates, std::size_t& next) {
+  Result<void> build_all() {
     std::optional<Error> first;
     std::vector<Built> generic;
     const auto wanted = static_cast<std::size_t>(std::max(1, request_.candidates));
-    Patience patience(candidates.size());
-    for (; next < candidates.size(); ++next) {
+    Patience patience(ranked_.size());
+    for (; next_ < ranked_.size(); ++next_) {
       if (built_.size() >= wanted || generic.size() >= 2 * wanted + 4) break;
-      if (patience.passes_over(next, !built_.empty() || !generic.empty())) continue;
-      const Candidate& candidate = candidates[next];
+      if (patience.passes_over(next_, !built_.empty() || !generic.empty())) continue;
+      const Candidate& candidate = ranked_[next_];
       say(fmt::format("candidate {}: {}", built_.size() + 1, describe(candidate.choices)));
       std::vector<StageTime> times;
       auto built = build(result_.kernel, request_.device, candidate, &times);
@@ -233,6 +241,19 @@ class Compilation {
     }
     if (built_.empty()) return tl::unexpected(none_built(result_.kernel, *first));
     return {};
+  }
+
+  // A few more that are predicted to be faster than `limit`.
+  bool build_more(std::size_t count, double limit) {
+    constexpr std::size_t most = 16;  // in all
+    const std::size_t before = built_.size();
+    for (; next_ < ranked_.size() && built_.size() < std::min(before + count, most); ++next_) {
+      const Candidate& candidate = ranked_[next_];
+      if (candidate.predicted_us == 0 || candidate.predicted_us >= limit) break;
+      auto built = build(result_.kernel, request_.device, candidate, nullptr);
+      if (built && built->printed.verified.program().generic_reason.empty()) built_.push_back(std::move(*built));
+    }
+    return built_.size() > before;
   }
 
   void pass_over() {
@@ -316,24 +337,26 @@ class Compilation {
     return compiled;
   }
 
-  // As many at a time as there are cores, in the order of their rank, until one has no fault; else the least bad.
+  // As many at a time as there are cores, in the order of their rank, until none of the others can be faster than the
+  // best, its faults counted.
   // Source that does not compile is a fault of ours: reported, not hidden.
   Result<std::size_t> assemble_until_good(const runtime::Nvrtc& nvrtc) {
     const std::size_t batch =
         std::max(1U, request_.threads > 0 ? request_.threads : std::thread::hardware_concurrency());
-    assembled_.resize(built_.size());
-    verdicts_.resize(built_.size());
     std::optional<std::size_t> best;
-    for (std::size_t first = 0; first < built_.size(); first += batch) {
+    for (std::size_t first = 0;; first += batch) {
+      if (best && first < built_.size() && built_[first].candidate.predicted_us >= cost_of(*best)) break;
+      if (first >= built_.size() && !(best && build_more(batch, cost_of(*best)))) break;
+      assembled_.resize(built_.size());
+      verdicts_.resize(built_.size());
       const std::size_t last = std::min(first + batch, built_.size());
       std::vector<runtime::CompileRequest> requests;
       for (std::size_t i = first; i < last; ++i) requests.push_back(assembly_of(built_[i], request_.device));
       auto compiled = assemble(nvrtc, requests);
       for (std::size_t i = first; i < last; ++i) {
         assembled_[i] = std::move(compiled[i - first]);
-        if (judge(i) && (!best || badness_of(i) < badness_of(*best))) best = i;
+        if (judge(i) && (!best || cost_of(i) < cost_of(*best))) best = i;
       }
-      if (best && badness_of(*best) == 0) break;
     }
     if (!best) return tl::unexpected(assembled_[0]->error());
     return *best;
@@ -352,7 +375,9 @@ class Compilation {
     return false;
   }
 
-  [[nodiscard]] int badness_of(std::size_t i) const { return badness((*assembled_[i])->kernel.report); }
+  [[nodiscard]] double cost_of(std::size_t i) const {
+    return std::max(1.0, built_[i].candidate.predicted_us) * slowdown((*assembled_[i])->kernel.report);
+  }
 
   // For sizes that the winner cannot take.
   Result<void> add_fallback(const runtime::Nvrtc& nvrtc, std::size_t winner) {
@@ -372,6 +397,8 @@ class Compilation {
   const Progress& progress_;
   runtime::KernelCache cache_;
   Compiled result_;
+  std::vector<Candidate> ranked_;
+  std::size_t next_ = 0;  // of these, to be built
   std::vector<Built> built_;
   std::vector<std::optional<Assembled>> assembled_;  // by built_; nothing: not needed
   std::vector<std::string> verdicts_;                // by built_: why the machine code is bad; empty: it is not
@@ -427,18 +454,14 @@ Result<Staged> compile_stages(const CompileRequest& request, const std::optional
   Patience patience(candidates->size());
   for (std::size_t i = 0; i < candidates->size(); ++i) {
     if (patience.passes_over(i, false)) continue;
-    const Candidate& candidate = (*candidates)[i];
     std::vector<StageTime> times;
-    auto lowered = lower_kernel(*kernel, request.device, candidate.choices, &times);
-    if (lowered) {
-      auto printed = prove_and_print(lowered->program, &times);
-      if (printed)
-        return Staged{std::move(*kernel), candidate, std::move(*lowered), std::move(*printed), std::move(times)};
-      patience.note(printed.error());
-      if (!first) first = printed.error();
-    } else if (!first) {
-      first = lowered.error();
+    auto built = build(*kernel, request.device, (*candidates)[i], &times);
+    if (built) {
+      return Staged{std::move(*kernel), std::move(built->candidate), std::move(built->lowered),
+                    std::move(built->printed), std::move(times)};
     }
+    patience.note(built.error());
+    if (!first) first = built.error();
   }
   return tl::unexpected(none_built(*kernel, *first));
 }

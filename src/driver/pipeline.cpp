@@ -42,7 +42,8 @@ Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::De
       stage(times, "schedule", [&] { return schedule::greedy(*graph, *partition, *assignment, choices.schedule); });
   if (!program) return tl::unexpected(program.error());
   auto lowered = stage(times, "lower", [&] {
-    return lower::lower(*graph, *partition, *assignment, *program, device, {.bulk = choices.bulk});
+    return lower::lower(*graph, *partition, *assignment, *program, device,
+                        {.bulk = choices.bulk, .pass_over = choices.pass_over});
   });
   if (!lowered) return tl::unexpected(lowered.error());
   // Places buffers; needs the final list of them.

@@ -25,6 +25,7 @@ struct Choices {
   partition::Choice partition;
   schedule::Choice schedule;
   bool bulk = true;
+  bool pass_over = true;  // a lane passes over tiles in which its rows have no point
   bool operator==(const Choices&) const = default;
 };
 

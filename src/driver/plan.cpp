@@ -45,7 +45,7 @@ Result<std::size_t> variant_for(const Plan& plan, const kernel::Kernel& kernel, 
 
 namespace {
 
-constexpr int format_version = 2;
+constexpr int format_version = 3;
 constexpr std::string_view magic = "pipethreader plan\n";
 
 json choices_to_json(const Choices& c) {
@@ -64,7 +64,8 @@ json choices_to_json(const Choices& c) {
           {"staged", c.schedule.staged_stores},
           {"walk_axis", c.walk.axis},
           {"walk_length", c.walk.length},
-          {"bulk", c.bulk}};
+          {"bulk", c.bulk},
+          {"pass_over", c.pass_over}};
 }
 
 Choices choices_from_json(const json& j) {
@@ -85,6 +86,7 @@ Choices choices_from_json(const json& j) {
   c.walk.axis = j.at("walk_axis");
   c.walk.length = j.at("walk_length");
   c.bulk = j.at("bulk");
+  c.pass_over = j.at("pass_over");
   return c;
 }
 

@@ -1,6 +1,7 @@
 #include "emit/elements.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "emit/values.h"
@@ -163,20 +164,31 @@ std::vector<std::string> thread_partials(Emission& emission, const Reduce& reduc
 }
 
 // max(x * c) over x is c * max(x), or c * min(x) for a negative c; a product rounds monotonously, so this is exact. It
-// saves a multiplication for each element, and arithmetic in f32 slows the tensor core.
+// saves a multiplication for each element, and arithmetic in f32 slows the tensor core. Where some elements are left
+// out by an infinity, that holds for c > 0.
 struct Factored {
+  ExprId product;
   ExprId element;
   ExprId factor;
+  bool masked = false;
 };
 
 std::optional<Factored> uniform_factor(const Emission& emission, const Reduce& reduce) {
-  const Expr& e = emission.program[reduce.value];
-  if (reduce.op == ReduceOp::sum || e.kind != Expr::Kind::call || e.function != Function::mul) return std::nullopt;
-  if (e.type != ScalarType::f32 || static_cast<std::size_t>(reduce.domain.registers()) < kChainLength)
-    return std::nullopt;
+  const Expr* e = &emission.program[reduce.value];
+  if (reduce.op == ReduceOp::sum || e->type != ScalarType::f32 || e->kind != Expr::Kind::call) return std::nullopt;
+  if (static_cast<std::size_t>(reduce.domain.registers()) < kChainLength) return std::nullopt;
+  ExprId product = reduce.value;
+  const bool masked = e->function == Function::select;
+  if (masked) {
+    const Expr& otherwise = emission.program[e->args[2]];
+    if (otherwise.kind != Expr::Kind::constant || !std::isinf(otherwise.number)) return std::nullopt;
+    product = e->args[1];
+    e = &emission.program[product];
+  }
+  if (e->kind != Expr::Kind::call || e->function != Function::mul) return std::nullopt;
   for (std::size_t i = 0; i < 2; ++i)
-    if (is_uniform(emission.program, e.args[i]) && !is_uniform(emission.program, e.args[1 - i]))
-      return Factored{e.args[1 - i], e.args[i]};
+    if (is_uniform(emission.program, e->args[i]) && !is_uniform(emission.program, e->args[1 - i]))
+      return Factored{product, e->args[1 - i], e->args[i], masked};
   return std::nullopt;
 }
 
@@ -191,12 +203,20 @@ std::vector<std::string> partials(Emission& emission, const Reduce& reduce, cons
     results.push_back(emission.names.local("part"));
     emission.out.format("float {};", results.back());
   }
-  emission.out.open(fmt::format("if ({} >= 0.0f)", factor));
-  thread_partials(emission, reduce, factored->element, reduction, combine, results);
+  const auto multiply = [&] {
+    for (const std::string& result : results) emission.out.format("{} = {} * {};", result, result, factor);
+  };
+  emission.out.open(factored->masked ? fmt::format("if ({} > 0.0f && isfinite({}))", factor, factor)
+                                     : fmt::format("if ({} >= 0.0f)", factor));
+  emission.instead[factored->product] = factored->element;
+  thread_partials(emission, reduce, reduce.value, reduction, combine, results);
+  if (factored->masked) multiply();
   emission.out.otherwise("else");
-  thread_partials(emission, reduce, factored->element, reduction, opposite, results);
+  if (factored->masked) emission.instead.clear();
+  thread_partials(emission, reduce, reduce.value, reduction, factored->masked ? combine : opposite, results);
+  emission.instead.clear();
   emission.out.close();
-  for (const std::string& result : results) emission.out.format("{} = {} * {};", result, result, factor);
+  if (!factored->masked) multiply();
   return results;
 }
 

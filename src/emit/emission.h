@@ -38,6 +38,7 @@ class Emission {
   Helpers helpers;
   Writer out;  // the current role's body
   RoleScope role;
+  std::map<program::ExprId, program::ExprId> instead;  // expressions that are written as others for a while
 
   template <class... Args>
   void problem(fmt::format_string<Args...> text, Args&&... args) {

@@ -188,6 +188,7 @@ class Speller {
   Speller(Emission& emission, const Site& site) : emission_(emission), site_(site) {}
 
   std::string spell(ExprId id, bool round) {
+    if (const auto other = emission_.instead.find(id); other != emission_.instead.end()) id = other->second;
     const Expr& e = emission_.program[id];
     switch (e.kind) {
       case Expr::Kind::constant:

@@ -15,7 +15,8 @@
 namespace pipethreader::lower {
 
 struct Options {
-  bool bulk = true;  // use the copy engine; off: the variant for sizes that it cannot take
+  bool bulk = true;       // use the copy engine; off: the variant for sizes that it cannot take
+  bool pass_over = true;  // a lane passes over tiles in which its rows have no point
 };
 
 [[nodiscard]] Result<program::Program> lower(const task::Graph& graph, const partition::Partition& partition,

@@ -139,7 +139,7 @@ void Lowerer::write_masked(ValueId value, ExprId expr, Block& block) {
 
 // A lane whose rows have no point in a tile only keeps the rings going. Its carried values stay as they are.
 void Lowerer::pass_over_empty_tiles(const schedule::LoopTree& loop, Block& block, std::size_t first) {
-  if (partition_.lanes == 1) return;
+  if (partition_.lanes == 1 || !options_.pass_over) return;
   ExprId some = b_.truth(true);
   for (const task::Linear& form : loops_.back().condition.inequalities) {
     if (form.axes.contains(partition_.row))

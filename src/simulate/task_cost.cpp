@@ -22,7 +22,9 @@ constexpr double guard_share = 0.25;
 constexpr int threads = layout::threads_of_group;
 constexpr int line_bytes = 128;
 // What the power limit leaves of the tensor cores' rate at the burst clock: the best products reach 780 of 989 TFLOP/s.
-constexpr double tensor_share = 0.85;
+constexpr double tensor_share = 0.97;
+// Operands that stream from shared memory hold the tensor core up now and then, though both could go at once.
+constexpr double operand_share = 0.22;
 // One execution unit gets more from L2 than its share of what all get together, and they seldom all ask at once.
 constexpr double alone_at_l2 = 3;
 
@@ -182,7 +184,8 @@ class Costing {
     // Narrow products wait for their operands from shared memory.
     const double words = (registers ? 0 : shape->m) + static_cast<double>(n) / columns;
     const double operands = words * shape->k * bits(type) / 8 / device_.rate_per_cycle(Resource::shared_memory);
-    const double each = std::max(shape->cycles(n, registers) / columns, operands);
+    const double tensor = shape->cycles(n, registers) / columns;
+    const double each = std::max(tensor, operands) + operand_share * std::min(tensor, operands);
     cost.cycles = cost.instructions * each / tensor_share;
     cost.demand[Resource::tensor] = cost.cycles;
     cost.latency = device_.latency.mma;

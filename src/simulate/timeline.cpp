@@ -18,11 +18,16 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double tolerance = 1e-6;
 // Of the arithmetic units: what one lane can use, with a warp on each scheduler and its latencies to wait for; and what
-// all lanes together can. Fitted to measurements of kernels of many shapes on an H200.
-constexpr double iteration_cycles = 240;  // of a loop, beside its tasks
-constexpr double overlap_cycles = 150;    // more where two iterations overlap: operands move, waits are held in place
+// all lanes together can. Fitted, like the cycles below, to measurements of kernels of many shapes on an H200.
 constexpr double lane_share = 0.5;
 constexpr double all_lanes_share = 0.75;
+// An iteration of a loop, beside its tasks: waiting, and arithmetic that lanes share. More where two iterations
+// overlap: operands move, waits are held in place.
+constexpr double iteration_cycles = 150;
+constexpr double iteration_work = 45;
+constexpr double overlap_cycles = 40;
+constexpr double overlap_work = 110;
+constexpr std::size_t no_span = static_cast<std::size_t>(-1);  // work that is no sTask's
 
 // A group of products in the tensor core's queues.
 struct Group {
@@ -192,6 +197,9 @@ class Engine {
         if (lane.index == static_cast<int>(lanes_.size()) - 1)
           begins_[static_cast<std::size_t>(s.index)].push_back(now_);
         lane.ready = now_ + iteration_cycles + (s.stages - 1) * overlap_cycles;
+        lane.work = iteration_work + (s.stages - 1) * overlap_work;
+        lane.ports = 0;
+        lane.span = no_span;
         break;
     }
     ++lane.next;
@@ -268,7 +276,8 @@ class Engine {
 
   void issue(Lane& lane, const Step& s) {
     const TaskCost& cost = costs_.tasks[static_cast<std::size_t>(s.task.index)];
-    groups_.push_back({lane.index, s.task, s.iteration, cost.cycles, cost.cycles});
+    const double cycles = cost.cycles * s.part;
+    groups_.push_back({lane.index, s.task, s.iteration, cycles, cycles});
     const std::size_t group = groups_.size() - 1;
     lane.groups.push_back(group);
     lane.last_group[static_cast<std::size_t>(s.task.index)] = static_cast<std::int64_t>(group);
@@ -282,7 +291,7 @@ class Engine {
 
   void start(Lane& lane, const Step& s) {
     const TaskCost& cost = run_cost(s.task);
-    lane.work = cost.cycles * s.share;
+    lane.work = cost.cycles * s.share * s.part;
     lane.ports = cost.register_ports / std::max(tolerance, s.share);
     lane.ready = now_ + cost.latency;
     if (cost.cycles + cost.latency <= 0) return;
@@ -351,6 +360,7 @@ class Engine {
       lane.work -= step * rate;
       if (lane.work > tolerance) continue;
       lane.work = 0;
+      if (lane.span == no_span) continue;
       // The last results of a long sTask arrive later than their last instruction is issued.
       const Span& span = result_.spans[lane.span];
       lane.ready = std::max(lane.ready, now_ + std::min(20.0, span.end - span.start));
@@ -405,7 +415,9 @@ class Engine {
       for (const schedule::Item& item : items) {
         if (const auto* loop = std::get_if<schedule::LoopTree>(&item.node)) {
           double trips = 1;
-          for (const LoopTime& time : result_.loops) trips = time.axis == loop->axis ? time.trips : trips;
+          for (const LoopTime& time : result_.loops) {
+            if (time.axis == loop->axis) trips = time.trips * (copier ? 1 : time.passed);
+          }
           self(self, loop->body, times * trips, copier);
           continue;
         }

@@ -30,7 +30,8 @@ struct Span {
 // A loop of the schedule. Loops are simulated for a limited number of trips; the rest is extrapolated.
 struct LoopTime {
   kernel::AxisId axis;
-  double trips = 0;  // the mean over work items
+  double trips = 0;   // the mean over work items
+  double passed = 1;  // the part of them that a mean lane does not pass over
   std::int64_t simulated = 0;
   double cycles_per_trip = 0;  // in the steady state
   double steady_start = 0;     // a steady iteration to look at begins and ends here

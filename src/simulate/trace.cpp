@@ -40,6 +40,7 @@ class Unroller {
     LoopTime time;
     time.axis = loop.axis;
     time.trips = mean_trips(graph_, partition_, loop.axis, loop.statement);
+    if (loop.stages == 1) time.passed = share_of_lanes(graph_, partition_, loop.axis, loop.statement);
     time.simulated = std::min(limit_, static_cast<std::int64_t>(std::ceil(time.trips)));
     trips_[loop.statement] = traces_.loops.size();
     traces_.loops.push_back(time);
@@ -85,7 +86,7 @@ class Unroller {
         const Step::Kind kind = entry.part == Part::issue  ? Step::Kind::issue
                                 : entry.part == Part::wait ? Step::Kind::wait
                                                            : Step::Kind::run;
-        traces_.computer.push_back({kind, entry.task, level.empty() ? -1 : mine, 0, 0});
+        traces_.computer.push_back({kind, entry.task, level.empty() ? -1 : mine, 0, 0, 1, 1, part_});
       }
       for (const schedule::RingUse& use : uses) {
         if (use.last == i) traces_.computer.push_back({Step::Kind::release, {}, mine, use.ring, slot(use.ring)});
@@ -97,12 +98,15 @@ class Unroller {
     const std::int64_t count = trips(loop);
     const std::size_t index = trips_.at(loop.statement);
     level.push_back(loop.statement);
+    const double outside = part_;
+    part_ *= traces_.loops[index].passed;
     for (std::int64_t n = 0; count > 0 && n < count + loop.stages - 1; ++n) {
       traces_.computer.push_back({Step::Kind::begin, {}, n, 0, static_cast<std::int64_t>(index), loop.stages});
       const int low = n < count ? 0 : 1;
       const int high = n > 0 ? loop.stages - 1 : 0;
       computer(loop.body, level, low, high, n);
     }
+    part_ = outside;
     traces_.computer.push_back({Step::Kind::begin, {}, -1, 0, static_cast<std::int64_t>(index)});  // the loop is over
     advance(level, count);
   }
@@ -119,6 +123,7 @@ class Unroller {
   const schedule::Program& program_;
   std::int64_t limit_;
   Traces traces_;
+  double part_ = 1;  // what a mean lane does of the current loop
   std::map<StatementId, std::size_t> trips_;
   std::vector<std::int64_t> fills_;    // by ring: slots the copier has filled
   std::vector<std::int64_t> cursors_;  // by ring: the computing lanes' place at the start of the current loop

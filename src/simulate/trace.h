@@ -27,6 +27,7 @@ struct Step {
   std::int64_t index = 0;
   int stages = 1;    // begin: of the loop
   double share = 1;  // of the task's cycles: neighbours without a wait between them fill each other's gaps
+  double part = 1;   // of the task: what a mean lane does of it
 };
 
 struct Traces {

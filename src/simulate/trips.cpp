@@ -12,7 +12,7 @@ using namespace kernel;
 
 namespace {
 
-constexpr int samples = 16;
+constexpr int samples = 48;
 constexpr std::int64_t assumed_size = 4096;  // of a dynamic dim
 
 class Trips {
@@ -46,11 +46,20 @@ class Trips {
     return sum / samples;
   }
 
+  // Of the tiles that a block walks, those in which a mean lane's rows have a point.
+  double share_of_lanes(const std::optional<ExprId>& where) {
+    const double together = run(where);
+    double sum = 0;
+    for (lane_ = 0; lane_ < partition_.lanes; ++lane_) sum += run(where);
+    return together > 0 ? sum / partition_.lanes / together : 1;
+  }
+
  private:
-  // Where the sampled work item's tile of an axis starts.
+  // Where the sampled work item's tile of an axis starts: each tile is as likely, also one that the axis ends in.
   double origin(AxisId a) const {
     const double tile = partition_.extent(a);
-    return std::floor(share_ * size(a) / tile) * tile;
+    const double start = std::floor(share_ * std::ceil(size(a) / tile)) * tile;
+    return a == partition_.row && lane_ >= 0 ? start + lane_ * partition_.local(a) : start;
   }
 
   double size(AxisId a) const {
@@ -64,7 +73,8 @@ class Trips {
     double value = static_cast<double>(form.constant);
     for (const auto& [a, factor] : form.axes) {
       if (a == axis_) continue;
-      value += static_cast<double>(factor) * (origin(a) + (factor > 0 ? partition_.extent(a) - 1 : 0));
+      const int extent = lane_ >= 0 ? partition_.local(a) : partition_.extent(a);
+      value += static_cast<double>(factor) * (origin(a) + (factor > 0 ? extent - 1 : 0));
     }
     for (const auto& [factor, expr] : form.uniform) {
       const auto known = evaluate(expr);
@@ -102,12 +112,18 @@ class Trips {
   const partition::Partition& partition_;
   AxisId axis_;
   double share_ = 0.5;
+  int lane_ = -1;  // whose rows count; -1: those of all
 };
 
 }  // namespace
 
 double mean_trips(const task::Graph& graph, const partition::Partition& partition, AxisId axis, StatementId loop) {
   return Trips(graph, partition, axis).run(std::get<Loop>(graph.kernel[loop].node).where);
+}
+
+double share_of_lanes(const task::Graph& graph, const partition::Partition& partition, AxisId axis, StatementId loop) {
+  if (partition.lanes == 1) return 1;
+  return Trips(graph, partition, axis).share_of_lanes(std::get<Loop>(graph.kernel[loop].node).where);
 }
 
 }  // namespace pipethreader::simulate
