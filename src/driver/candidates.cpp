@@ -16,7 +16,8 @@ constexpr std::array<std::string_view, 3> overlap_names = {"serial", "deferred",
 constexpr std::array<std::string_view, 3> order_names = {"single", "persistent", "dynamic"};
 constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::string_view known_keys =
-    "row, column, stream, element, lanes, overlap, depth, outer, turns, staged, order, raster, cluster, walk, pass, "
+    "row, column, stream, element, lanes, overlap, depth, outer, turns, staged, order, raster, band, cluster, walk, "
+    "pass, "
     "bulk";
 
 std::optional<int> number(const std::string& text) {
@@ -50,8 +51,8 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
   const Number numbers[] = {{"row", &c.partition.row, 1, 1024},       {"column", &c.partition.column, 1, 1024},
                             {"stream", &c.partition.stream, 1, 1024}, {"element", &c.partition.element, 1, 65536},
                             {"lanes", &c.partition.lanes, 1, 5},      {"raster", &c.partition.raster, 1, 1024},
-                            {"cluster", &c.partition.cluster, 1, 8},  {"depth", &c.schedule.depth, 0, 16},
-                            {"outer", &c.schedule.outer, 1, 4}};
+                            {"band", &c.partition.band, 0, 65536},    {"cluster", &c.partition.cluster, 1, 8},
+                            {"depth", &c.schedule.depth, 0, 16},      {"outer", &c.schedule.outer, 1, 4}};
   for (const Number& n : numbers) {
     if (key != n.key) continue;
     const auto value = number_in(key, text, n.low, n.high);
@@ -156,6 +157,7 @@ std::string describe(const Choices& c) {
                                  order_names[static_cast<std::size_t>(c.partition.order)]);
   if (c.schedule.outer != 1) text += fmt::format(", outer {}", c.schedule.outer);
   if (c.partition.raster != 1) text += fmt::format(", raster {}", c.partition.raster);
+  if (c.partition.band != 0) text += fmt::format(", band {}", c.partition.band);
   if (c.partition.cluster != 1) text += fmt::format(", cluster {}", c.partition.cluster);
   if (!c.walk.axis.empty()) text += fmt::format(", walk {}:{}", c.walk.axis, c.walk.length);
   if (c.schedule.turns) text += ", turns";

@@ -18,7 +18,7 @@ struct Candidate {
 using Forced = std::vector<std::pair<std::string, std::string>>;
 
 // Puts the forced choices over `choices`. Keys: row, column, stream, element, lanes, overlap, depth, outer, turns,
-// order, raster, cluster, walk, pass, bulk. Unknown keys and values are errors that list the known.
+// order, raster, band, cluster, walk, pass, bulk. Unknown keys and values are errors that list the known.
 [[nodiscard]] Result<void> force(Choices& choices, const Forced& forced);
 
 // Best first; never empty.

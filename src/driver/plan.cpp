@@ -56,6 +56,7 @@ json choices_to_json(const Choices& c) {
           {"element", c.partition.element},
           {"order", static_cast<int>(c.partition.order)},
           {"raster", c.partition.raster},
+          {"band", c.partition.band},
           {"cluster", c.partition.cluster},
           {"overlap", static_cast<int>(c.schedule.overlap)},
           {"depth", c.schedule.depth},
@@ -77,6 +78,7 @@ Choices choices_from_json(const json& j) {
   c.partition.element = j.at("element");
   c.partition.order = static_cast<partition::Order>(j.at("order").get<int>());
   c.partition.raster = j.at("raster");
+  c.partition.band = j.at("band");
   c.partition.cluster = j.at("cluster");
   c.schedule.overlap = static_cast<schedule::Overlap>(j.at("overlap").get<int>());
   c.schedule.depth = j.at("depth");

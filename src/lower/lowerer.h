@@ -75,6 +75,8 @@ class Lowerer {
 
   // --- work.cpp: work items and loops
   void open_work(Block& body);
+  void open_tiles(std::vector<AxisId> order, ExprId rest, const std::vector<AxisId>& longest_first, Block& body);
+  ExprId tiles_of(const std::vector<AxisId>& axes);
   ExprId work_count();
   [[nodiscard]] std::int64_t work_tile(AxisId axis) const;
   struct Bounds {

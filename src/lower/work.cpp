@@ -9,45 +9,61 @@ namespace pipethreader::lower {
 
 using kernel::AxisKind;
 
-namespace {
-
-void where_axes(const kernel::Kernel& kernel, const std::vector<task::Node>& nodes, std::set<AxisId>& axes) {
-  for (const task::Node& node : nodes) {
-    const auto* loop = std::get_if<task::LoopNode>(&node.item);
-    if (loop == nullptr) continue;
-    if (const auto& where = std::get<kernel::Loop>(kernel[loop->statement].node).where) {
-      for (const AxisId a : task::axes_of(kernel, *where)) axes.insert(a);
-    }
-    where_axes(kernel, loop->body, axes);
-  }
-}
-
-}  // namespace
-
 // What a work item covers of an axis: the blocks of a cluster lie side by side along the rows.
 std::int64_t Lowerer::work_tile(AxisId axis) const {
   return std::int64_t{partition_.extent(axis)} * (axis == partition_.row ? partition_.choice.cluster : 1);
 }
 
-ExprId Lowerer::work_count() {
+ExprId Lowerer::work_count() { return tiles_of(partition_.walk); }
+
+// item -> tile of every parallel axis. Tiles whose loops are longest come first, in bands of the other axes' tiles that
+// find what they share in L2.
+void Lowerer::open_work(Block& body) {
+  axes_.clear();
+  const std::set<AxisId> depends = partition::uneven_axes(graph_);
+  std::vector<AxisId> order = partition_.walk;
+  const auto uneven = [&](AxisId a) { return partition_.extent(a) > 1 && depends.contains(a); };
+  const auto others = std::stable_partition(order.begin(), order.end(), uneven);
+  const std::vector<AxisId> longest_first(order.begin(), others);
+  const std::vector<AxisId> rest(others, order.end());
+  const ExprId item = b_.var(variable("item"));
+  if (partition_.choice.band == 0 || longest_first.empty() || rest.empty()) {
+    open_tiles(order, item, longest_first, body);
+    return;
+  }
+  const ExprId lengths = tiles_of(longest_first);
+  const ExprId all = tiles_of(rest);
+  const std::int64_t band = partition_.choice.band;
+  const ExprId area = b_.mul(lengths, band);
+  const ExprId start = b_.mul(b_.div(item, area), band);
+  ExprId height = b_.constant(band);
+  if (const auto known = b_.number(all); !known || static_cast<std::int64_t>(*known) % band != 0) {
+    const program::VarId left = variable("group_size");
+    let(body, left, b_.min(height, b_.sub(all, start)));
+    height = b_.var(left);
+  }
+  const ExprId inner = b_.mod(item, area);
+  open_tiles(longest_first, b_.div(inner, height), longest_first, body);
+  open_tiles(rest, b_.add(start, b_.mod(inner, height)), longest_first, body);
+}
+
+ExprId Lowerer::tiles_of(const std::vector<AxisId>& axes) {
   ExprId count = b_.constant(1);
-  for (const AxisId a : partition_.walk) count = b_.mul(count, b_.ceil_div(extent(a), work_tile(a)));
+  for (const AxisId a : axes) count = b_.mul(count, b_.ceil_div(extent(a), work_tile(a)));
   return count;
 }
 
-// item -> tile of every parallel axis. Tiles whose loops are longest come first; pairs of tiled axes are walked in
-// bands of `raster` tiles of the slower one, so that neighbours share operands in L2.
-void Lowerer::open_work(Block& body) {
-  axes_.clear();
-  std::set<AxisId> uneven;
-  where_axes(kernel_, graph_.root, uneven);
-  std::vector<AxisId> order = partition_.walk;
+// A number -> tiles of axes, the slowest first. Pairs of tiled axes are walked in bands of `raster` tiles of the slower
+// one, so that neighbours share operands in L2.
+void Lowerer::open_tiles(std::vector<AxisId> order, ExprId rest, const std::vector<AxisId>& longest_first,
+                         Block& body) {
   const auto tiled = [&](AxisId a) { return partition_.extent(a) > 1; };
-  std::stable_partition(order.begin(), order.end(), [&](AxisId a) { return tiled(a) && uneven.contains(a); });
-  ExprId rest = b_.var(variable("item"));
+  const auto uneven = [&](AxisId a) {
+    return std::find(longest_first.begin(), longest_first.end(), a) != longest_first.end();
+  };
   const auto tiles = [&](AxisId a) { return b_.ceil_div(extent(a), work_tile(a)); };
   const auto set = [&](AxisId a, ExprId tile) {
-    if (tiled(a) && uneven.contains(a)) tile = b_.sub(b_.sub(tiles(a), 1), tile);
+    if (uneven(a)) tile = b_.sub(b_.sub(tiles(a), 1), tile);
     const program::VarId var = variable(kernel_[a].name + (tiled(a) ? "_0" : ""));
     ExprId start = b_.mul(tile, work_tile(a));
     if (work_tile(a) != partition_.extent(a)) start = b_.add(start, b_.mul(b_.cluster_rank(), partition_.extent(a)));
@@ -58,7 +74,7 @@ void Lowerer::open_work(Block& body) {
     const AxisId fast = order.back();
     order.pop_back();
     const bool band = partition_.choice.raster > 1 && !order.empty() && tiled(fast) && tiled(order.back()) &&
-                      !uneven.contains(fast) && !uneven.contains(order.back());
+                      !uneven(fast) && !uneven(order.back());
     if (!band) {
       const bool last = order.empty();
       set(fast, last ? rest : b_.mod(rest, tiles(fast)));

@@ -157,6 +157,24 @@ class Propagator {
 
 Result<Partition> propagate(const task::Graph& graph, const Choice& choice) { return Propagator(graph, choice).run(); }
 
+std::set<AxisId> uneven_axes(const task::Graph& graph) {
+  std::set<AxisId> axes;
+  const auto visit = [&](const auto& self, const std::vector<task::Node>& nodes) -> void {
+    for (const task::Node& node : nodes) {
+      const auto* loop = std::get_if<task::LoopNode>(&node.item);
+      if (loop == nullptr) continue;
+      if (const auto& where = std::get<Loop>(graph.kernel[loop->statement].node).where) {
+        for (const AxisId a : task::axes_of(graph.kernel, *where)) {
+          if (graph.kernel[a].kind == AxisKind::parallel) axes.insert(a);
+        }
+      }
+      self(self, loop->body);
+    }
+  };
+  visit(visit, graph.root);
+  return axes;
+}
+
 std::vector<int> shape(const task::Graph& graph, const Partition& partition, ValueId value) {
   std::vector<int> result;
   for (const AxisId axis : graph.tiled_axes(value)) result.push_back(partition.local(axis));

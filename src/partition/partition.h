@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct Choice {
   Order order = Order::single;
   int raster = 1;  // row tiles that neighbouring work items walk before the next column tile
   int cluster = 1;
+  int band = 0;  // where loops' ranges depend on some axes: tiles of the others that are walked together; 0: all
   bool operator==(const Choice&) const = default;
 };
 
@@ -46,6 +48,9 @@ struct Partition {
 
 // Propagate: the tile of every axis, hence the TileShape of every value.
 [[nodiscard]] Result<Partition> propagate(const task::Graph& graph, const Choice& choice);
+
+// Parallel axes that the ranges of loops depend on: their tiles are of different length.
+[[nodiscard]] std::set<kernel::AxisId> uneven_axes(const task::Graph& graph);
 
 // TileShape of a value in one lane, by its tiled axes.
 [[nodiscard]] std::vector<int> shape(const task::Graph& graph, const Partition& partition, kernel::ValueId value);

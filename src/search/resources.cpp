@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+
+#include "task/products.h"
+#include "task/rewrite.h"
 
 namespace pipethreader::search {
 
@@ -112,6 +116,41 @@ SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& as
     if (assignment.values[i].scratch) need.fixed += tile_bytes(graph, assignment, ValueId(i));
   }
   return need;
+}
+
+int band_for_l2(const task::Graph& graph, const partition::Partition& partition, const device::Device& device,
+                std::int64_t assumed) {
+  const kernel::Kernel& k = graph.kernel;
+  const std::set<kernel::AxisId> uneven = partition::uneven_axes(graph);
+  const auto size = [&](kernel::AxisId a) {
+    return std::max<std::int64_t>(1, task::static_extent(k, a).value_or(assumed));
+  };
+  const auto even = [&](kernel::AxisId a) {
+    return k[a].kind == kernel::AxisKind::parallel && !(uneven.contains(a) && partition.extent(a) > 1);
+  };
+  std::int64_t tiles = 1;  // of the even axes
+  for (const kernel::AxisId a : partition.walk) {
+    if (even(a)) tiles *= (size(a) + partition.extent(a) - 1) / partition.extent(a);
+  }
+  double bytes = 0;  // that one of them loads, all uneven tiles together
+  for (const task::Task& t : graph.tasks) {
+    if (t.kind != task::TaskKind::load) continue;
+    const kernel::Expr& access = k[std::get<kernel::Assign>(k[t.statement].node).expr];
+    double part = bits(access.type) / 8.0;
+    for (const kernel::ExprId index : access.args) {
+      for (const kernel::AxisId a : task::axes_of(k, index))
+        part *= static_cast<double>(even(a) ? std::min<std::int64_t>(partition.extent(a), size(a)) : size(a));
+    }
+    bytes += part;
+  }
+  const double fit = static_cast<double>(device.memory.l2_bytes) / 2 / std::max(1.0, bytes);
+  if (fit >= static_cast<double>(tiles)) return 0;
+  auto band = std::max<std::int64_t>(1, static_cast<std::int64_t>(fit));
+  // Bands of one size are simpler to compute, where that size is near.
+  for (std::int64_t n = band; 2 * n > band; --n) {
+    if (tiles % n == 0) return static_cast<int>(n);
+  }
+  return static_cast<int>(band);
 }
 
 }  // namespace pipethreader::search

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "device/device.h"
 #include "partition/assignment.h"
 #include "partition/partition.h"
 #include "schedule/sprogram.h"
@@ -19,5 +20,10 @@ struct SharedNeed {
 };
 [[nodiscard]] SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& assignment,
                                      const schedule::Program& program);
+
+// How many tiles of the even axes are walked together, so that what all tiles of the uneven ones load of them stays in
+// half of L2; 0: all. `assumed`: the size of a dynamic dim.
+[[nodiscard]] int band_for_l2(const task::Graph& graph, const partition::Partition& partition,
+                              const device::Device& device, std::int64_t assumed);
 
 }  // namespace pipethreader::search

@@ -38,9 +38,7 @@ class Ranking {
   Ranking(const task::Graph& graph, const device::Device& device, const Options& options)
       : graph_(graph), device_(device), options_(options) {
     for (const task::Task& t : graph.tasks) products_ = products_ || t.product.has_value();
-    std::set<kernel::AxisId> uneven;
-    uneven_axes(graph.root, uneven);
-    uneven_ = !uneven.empty();
+    uneven_ = !partition::uneven_axes(graph).empty();
   }
 
   Result<std::vector<Candidate>> run() {
@@ -71,8 +69,9 @@ class Ranking {
   }
 
  private:
-  void try_schedules(const partition::Partition& cut) {
+  void try_schedules(partition::Partition cut) {
     copies_limit_ = false;
+    if (uneven_) cut.choice.band = band_for_l2(graph_, cut, device_, options_.dynamic_size);
     auto assignment = partition::assign(graph_, cut);
     if (!assignment) {
       last_ = assignment.error();
@@ -122,21 +121,6 @@ class Ranking {
       choices.push_back(c);
     }
     return choices;
-  }
-
-  // Parallel axes that loops' ranges depend on.
-  void uneven_axes(const std::vector<task::Node>& nodes, std::set<kernel::AxisId>& axes) const {
-    for (const task::Node& node : nodes) {
-      const auto* loop = std::get_if<task::LoopNode>(&node.item);
-      if (loop == nullptr) continue;
-      const auto& where = std::get<kernel::Loop>(graph_.kernel[loop->statement].node).where;
-      if (where) {
-        for (const kernel::AxisId a : task::axes_of(graph_.kernel, *where)) {
-          if (graph_.kernel[a].kind == kernel::AxisKind::parallel) axes.insert(a);
-        }
-      }
-      uneven_axes(loop->body, axes);
-    }
   }
 
   // What results need that leave through shared memory: the stored tiles outside loops over tiles.

@@ -290,5 +290,39 @@ TEST(CompileCases, OverlapNeedsTwoSlots) {
             "");
 }
 
+constexpr const char* triangle = R"(kernel test(W: f16[B,H,S,S], X: f16[B,H,S,P]) -> (Y: f32[B,H,S,P]) {
+  parallel b: B, h: H, l: S, p: P;
+  carry y[l,p] = 0;
+  for k: S where k <= l {
+    w[l,k] = f16(W[b,h,l,k] * 2);
+    y[l,p] += sum[k] w[l,k] * X[b,h,k,p];
+  }
+  Y[b,h,l,p] = y[l,p];
+})";
+
+// Every tile of every head once, whatever the bands: also when the last one is smaller, and of unknown size.
+TEST(CompileCases, BandsOfEvenAxesCoverAllTiles) {
+  for (const bool dynamic : {false, true}) {
+    for (const int band : {0, 1, 2, 3, 4, 7}) {
+      driver::Choices how = small();
+      how.partition.order = partition::Order::dynamic;
+      how.partition.band = band;
+      const auto run = test::run_kernel(triangle, {{"B", 2}, {"H", 3}, {"S", 130}, {"P", 32}}, how, dynamic);
+      EXPECT_EQ(run.failure, "") << band << (dynamic ? " dynamic" : "");
+    }
+  }
+}
+
+// Lanes whose rows have no point in a tile keep their rings going; with sizes at every edge of their tiles.
+TEST(CompileCases, LanesPassOverTilesWithoutAPoint) {
+  for (const double size : {1.0, 63.0, 64.0, 65.0, 128.0, 129.0, 200.0}) {
+    const auto how =
+        test::compiled::choices(128, 32, 16, 2, partition::Order::persistent, schedule::Overlap::serial, 2);
+    const auto run = test::run_kernel(triangle, {{"B", 1}, {"H", 2}, {"S", size}, {"P", 32}}, how, true);
+    EXPECT_EQ(run.failure, "") << size;
+    EXPECT_EQ(run.generic_reason, "") << size;
+  }
+}
+
 }  // namespace
 }  // namespace pipethreader
