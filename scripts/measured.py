@@ -6,7 +6,7 @@
     scripts/measured.py --tables                    # tables only; needs no package
     scripts/measured.py --check                     # fails when a table does not hold what the file holds
 
-h200.json holds whole kernels beside their peers, h200-choices.json what single choices gave. Numbers in the documents come from
+h200.json and h200-earlier.json hold whole kernels beside their peers, h200-choices.json what single choices gave. Numbers in the documents come from
 these files alone.
 """
 
@@ -26,6 +26,8 @@ def described(row):
     """(kernel, sizes) of a row, out of the command that was timed."""
     words = shlex.split(row["command"])
     kernel = pathlib.Path(next(w for w in words if w.endswith(".stask"))).stem
+    if "--kernel" in words:
+        kernel = words[words.index("--kernel") + 1]
     given = [words[i + 1] for i, w in enumerate(words) if w in ("--dim", "--size")]
     options = [words[i + 1] for i, w in enumerate(words) if w == "--option"]
     sizes = " ".join(text.replace("=", "") for text in given)
@@ -62,7 +64,7 @@ def choices(results):
 # Each document's tables: the word in their markers, the file, and how its table is written.
 TABLES = {
     "README.md": [("measured", "h200.json", table)],
-    "docs/performance.md": [("measured", "h200.json", table), ("choices", "h200-choices.json", choices)],
+    "docs/performance.md": [("measured", "h200.json", table), ("earlier", "h200-earlier.json", table), ("choices", "h200-choices.json", choices)],
 }
 
 

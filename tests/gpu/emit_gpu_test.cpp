@@ -139,10 +139,12 @@ class OnGpu : public ::testing::TestWithParam<std::string> {
     result.base = tensors[static_cast<std::size_t>(map.tensor.index)].address();
     result.swizzle = swizzle_of(map.swizzle);
     for (std::size_t d = 0; d < map.dims.size(); ++d) {
-      result.sizes.push_back(static_cast<std::uint64_t>(program::evaluate(program_, map.dims[d].extent, params)));
-      if (d > 0)
-        result.byte_strides.push_back(static_cast<std::uint64_t>(
-            program::evaluate(program_, map.dims[d].stride, params) * bits(argument.type) / 8));
+      // The driver encodes no dim of extent 0; nothing is read of one.
+      const auto at_least = [&](std::int64_t least, program::ExprId size, int bytes) {
+        return static_cast<std::uint64_t>(std::max(least, program::evaluate(program_, size, params) * bytes));
+      };
+      result.sizes.push_back(at_least(1, map.dims[d].extent, 1));
+      if (d > 0) result.byte_strides.push_back(at_least(16, map.dims[d].stride, bits(argument.type) / 8));
       result.box.push_back(static_cast<std::uint32_t>(argument.box[d]));
       result.element_strides.push_back(static_cast<std::uint32_t>(argument.steps[d]));
     }
