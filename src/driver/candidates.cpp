@@ -150,11 +150,13 @@ Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised, co
   return candidates;
 }
 
-std::string describe(const Choices& c) {
-  std::string text = fmt::format("row {}, column {}, stream {}, lanes {}, overlap {}, depth {}, order {}",
-                                 c.partition.row, c.partition.column, c.partition.stream, c.partition.lanes,
-                                 overlap_names[static_cast<std::size_t>(c.schedule.overlap)], c.schedule.depth,
-                                 order_names[static_cast<std::size_t>(c.partition.order)]);
+std::string describe(const Choices& c, bool products) {
+  const std::string_view order = order_names[static_cast<std::size_t>(c.partition.order)];
+  std::string text =
+      products ? fmt::format("row {}, column {}, stream {}, lanes {}, overlap {}, depth {}, order {}", c.partition.row,
+                             c.partition.column, c.partition.stream, c.partition.lanes,
+                             overlap_names[static_cast<std::size_t>(c.schedule.overlap)], c.schedule.depth, order)
+               : fmt::format("element {}, order {}", c.partition.element, order);
   if (c.schedule.outer != 1) text += fmt::format(", outer {}", c.schedule.outer);
   if (c.partition.raster != 1) text += fmt::format(", raster {}", c.partition.raster);
   if (c.partition.band != 0) text += fmt::format(", band {}", c.partition.band);

@@ -25,7 +25,8 @@ using Forced = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised,
                                                          const device::Device& device, const Forced& forced);
 
-// "row 128, column 128, stream 64, lanes 2, overlap delayed, depth 2, order single".
-[[nodiscard]] std::string describe(const Choices& choices);
+// "row 128, column 128, stream 64, lanes 2, overlap delayed, depth 2, order single"; of a kernel without products on
+// the tensor core, what counts there.
+[[nodiscard]] std::string describe(const Choices& choices, bool products = true);
 
 }  // namespace pipethreader::driver

@@ -83,9 +83,10 @@ std::string task_table(const Staged& staged, const device::Device& device) {
   for (std::size_t i = 0; i < l.graph.tasks.size(); ++i) {
     const task::Task& t = l.graph.tasks[i];
     const simulate::TaskCost& cost = costs.tasks[i];
-    text +=
-        fmt::format("  {:<16}{:<12}{:>6}{:>10.0f}{:>10.0f}  {}\n", simulate::task_name(l.graph, task::TaskId(i)),
-                    unit_name(device, t.unit), stage[i], cost.cycles, cost.latency, tile_text(l.graph, l.partition, t));
+    const bool by_threads = t.kind == task::TaskKind::load && !l.assignment[*t.writes].staged;
+    text += fmt::format("  {:<16}{:<12}{:>6}{:>10.0f}{:>10.0f}  {}\n", simulate::task_name(l.graph, task::TaskId(i)),
+                        unit_name(device, by_threads ? UnitKind::cuda_cores : t.unit), stage[i], cost.cycles,
+                        cost.latency, tile_text(l.graph, l.partition, t));
   }
   return text;
 }
@@ -210,7 +211,7 @@ std::string gantt(const task::Graph& graph, const Timeline& timeline, double sta
 std::string explain_text(const Staged& staged, const device::Device& device, const Timeline& timeline, int columns) {
   const Lowered& l = staged.lowered;
   std::string text = fmt::format("{} on {}: {}\n\n", staged.kernel.name, device.description, specialisation(l.program));
-  text += fmt::format("  {:<12}{}\n", "choices", describe(staged.candidate.choices));
+  text += fmt::format("  {:<12}{}\n", "choices", describe(staged.candidate.choices, l.partition.has_products));
   text += fmt::format("  {:<12}{}\n", "tiles", tiles_line(staged));
   text += fmt::format("  {:<12}{}\n", "lanes", fmt::join(timeline.lanes, ", "));
   text += fmt::format("  {:<12}{}\n", "ring depths", rings_line(l));
@@ -245,7 +246,7 @@ std::string explain_candidates(const Plan& plan) {
     const bool comparable = t.predicted_us > 0 && chosen != plan.candidates.end() && chosen->predicted_us > 0;
     text += fmt::format("  {:>12}{:>9}  {}: {}\n", t.predicted_us > 0 ? fmt::format("{:.1f} us", t.predicted_us) : "-",
                         comparable ? fmt::format("{:.1f}%", 100 * (t.predicted_us / chosen->predicted_us - 1)) : "-",
-                        describe(t.choices), t.verdict.substr(0, t.verdict.find('\n')));
+                        describe(t.choices, has_products(plan)), t.verdict.substr(0, t.verdict.find('\n')));
   }
   return text;
 }

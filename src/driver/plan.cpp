@@ -9,6 +9,22 @@ namespace pipethreader::driver {
 
 using json = nlohmann::json;
 
+bool has_products(const Plan& plan) {
+  if (plan.variants.empty()) return true;
+  const program::Program& program = plan.best().program;
+  const auto any = [](const auto& self, const program::Block& block) -> bool {
+    return std::any_of(block.begin(), block.end(), [&](const program::Instr& instr) {
+      if (std::holds_alternative<program::Mma>(instr.op)) return true;
+      if (const auto* work = std::get_if<program::ForWork>(&instr.op)) return self(self, work->body);
+      if (const auto* loop = std::get_if<program::For>(&instr.op)) return self(self, loop->body);
+      const auto* split = std::get_if<program::If>(&instr.op);
+      return split != nullptr && (self(self, split->then) || self(self, split->otherwise));
+    });
+  };
+  return std::any_of(program.roles.begin(), program.roles.end(),
+                     [&](const program::Role& role) { return any(any, role.body); });
+}
+
 std::string specialisation(const program::Program& program) {
   return program.generic_reason.empty() ? "specialised" : "generic: " + program.generic_reason;
 }

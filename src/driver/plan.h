@@ -51,6 +51,9 @@ struct Plan {
   [[nodiscard]] const std::string& generic_reason() const { return best().program.generic_reason; }
 };
 
+// Whether the tensor core has work; taken to be so where nothing was built.
+[[nodiscard]] bool has_products(const Plan& plan);
+
 // "specialised" or "generic: why".
 [[nodiscard]] std::string specialisation(const program::Program& program);
 

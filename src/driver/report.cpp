@@ -39,7 +39,7 @@ std::string report_text(const Compiled& compiled) {
   const emit::LaunchShape& launch = best.source.launch;
   std::string text = fmt::format("{} for {}: {}\n", plan.kernel, plan.device, specialisation(best.program));
   if (!compiled.kernel.dims.empty()) text += line("sizes", sizes_text(compiled.kernel));
-  text += line("choices", describe(plan.choices) + (plan.tuned ? " (tuned on a card)" : ""));
+  text += line("choices", describe(plan.choices, has_products(plan)) + (plan.tuned ? " (tuned on a card)" : ""));
   text += line("launch", fmt::format("{} threads a block, {} bytes of shared memory, {} block{} an execution unit{}",
                                      launch.threads, launch.shared_bytes, launch.blocks_per_unit,
                                      launch.blocks_per_unit == 1 ? "" : "s",
@@ -86,7 +86,7 @@ std::string report_json(const Compiled& compiled) {
   }
   json candidates = json::array();
   for (const Tried& t : plan.candidates) {
-    candidates.push_back({{"choices", describe(t.choices)},
+    candidates.push_back({{"choices", describe(t.choices, has_products(plan))},
                           {"predicted_us", t.predicted_us},
                           {"bound", t.bound},
                           {"verdict", t.verdict}});
@@ -98,7 +98,7 @@ std::string report_json(const Compiled& compiled) {
                        {"dims", dims},
                        {"specialised", plan.generic_reason().empty()},
                        {"generic_reason", plan.generic_reason()},
-                       {"choices", describe(plan.choices)},
+                       {"choices", describe(plan.choices, has_products(plan))},
                        {"tuned", plan.tuned},
                        {"from_cache", compiled.from_cache},
                        {"compiler", plan.compiler},

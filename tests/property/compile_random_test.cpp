@@ -34,6 +34,7 @@ driver::Choices random_choices(std::uint64_t seed) {
   choices.partition.stream = pick({16, 32, 64, 48});
   choices.partition.order = static_cast<partition::Order>(pick({0, 1, 2}));
   choices.partition.raster = pick({1, 2, 8});
+  choices.partition.band = pick({0, 1, 3});
   choices.schedule.overlap = static_cast<schedule::Overlap>(pick({0, 1, 2}));
   choices.schedule.depth = pick({2, 3});
   choices.schedule.turns = pick({0, 0, 1}) == 1;
