@@ -5,6 +5,7 @@
 #include "driver/capabilities.h"
 #include "lower/lower.h"
 #include "program/legalise.h"
+#include "schedule/valid.h"
 
 namespace pipethreader::driver {
 
@@ -41,6 +42,7 @@ Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::De
   auto program =
       stage(times, "schedule", [&] { return schedule::greedy(*graph, *partition, *assignment, choices.schedule); });
   if (!program) return tl::unexpected(program.error());
+  if (auto valid = schedule::check_valid(*graph, *assignment, *program); !valid) return tl::unexpected(valid.error());
   auto lowered = stage(times, "lower", [&] {
     return lower::lower(*graph, *partition, *assignment, *program, device,
                         {.bulk = choices.bulk, .pass_over = choices.pass_over});
