@@ -53,11 +53,14 @@ Result<Built> build(const kernel::Kernel& kernel, const device::Device& device, 
   if (!lowered) return tl::unexpected(lowered.error());
   auto printed = prove_and_print(lowered->program, times);
   if (printed) return Built{std::move(candidate), std::move(*lowered), std::move(*printed)};
-  if (!candidate.choices.pass_over) return tl::unexpected(printed.error());
   // Lanes that go ways of their own are the hardest part of a proof.
   candidate.choices.pass_over = false;
-  auto together = build(kernel, device, std::move(candidate), times);
-  return together ? std::move(together) : tl::unexpected(printed.error());
+  auto together = lower_kernel(kernel, device, candidate.choices, times);
+  if (!together || program::print(together->program) == program::print(lowered->program))
+    return tl::unexpected(printed.error());
+  auto second = prove_and_print(together->program, times);
+  if (!second) return tl::unexpected(printed.error());
+  return Built{std::move(candidate), std::move(*together), std::move(*second)};
 }
 
 // The same without the copy engine, for sizes that it cannot take; nothing when the first takes all sizes.

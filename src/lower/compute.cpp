@@ -193,6 +193,7 @@ void Lowerer::entry(const Entry& entry, Block& block, int lag, int pending,
         issue(entry.task, block, lag);
       } else {
         block.push_back({program::MmaWait{pending, pin}, fmt::format("{} is complete", kernel_[*t.writes].name)});
+        if (assignment_[*t.writes].scratch) after_write(*t.writes, block);
       }
       break;
   }

@@ -324,5 +324,23 @@ TEST(CompileCases, LanesPassOverTilesWithoutAPoint) {
   }
 }
 
+// A sum over some of a product's points reads the other product's result one by one, from shared memory.
+TEST(CompileCases, ConditionalSumsReadAProductsResult) {
+  const std::string text = R"(kernel test(Q: f16[S,D], K: f16[T,D], V: f16[T,D]) -> (O: f32[S,D]) {
+  parallel i: S;
+  inner d: D;
+  carry o[i,d] = 0;
+  for j: T where j <= i {
+    s[i,j] = sum[k: D] Q[i,k] * K[j,k];
+    o[i,d] += sum[j where j > 4] f16(s[i,j]) * V[j,d];
+  }
+  O[i,d] = o[i,d];
+})";
+  for (const double size : {3.0, 40.0, 70.0}) {
+    const auto run = test::run_kernel(text, {{"S", size}, {"T", 50}, {"D", 16}}, small());
+    EXPECT_EQ(run.failure, "") << size;
+  }
+}
+
 }  // namespace
 }  // namespace pipethreader
