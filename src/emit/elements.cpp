@@ -163,13 +163,14 @@ std::vector<std::string> thread_partials(Emission& emission, const Reduce& reduc
   return results;
 }
 
-// max(x * c) over x is c * max(x) for a finite c > 0, also where some elements are left out by an infinity: a product
-// rounds monotonously, so this is exact. It saves a multiplication for each element, and arithmetic in f32 slows the
-// tensor core.
+// max(x * c) over x is c * max(x), or c * min(x) for a negative c; a product rounds monotonously, so this is exact. It
+// saves a multiplication for each element, and arithmetic in f32 slows the tensor core. Where some elements are left
+// out by an infinity, that holds for c > 0.
 struct Factored {
   ExprId product;
   ExprId element;
   ExprId factor;
+  bool masked = false;
 };
 
 std::optional<Factored> uniform_factor(const Emission& emission, const Reduce& reduce) {
@@ -187,7 +188,7 @@ std::optional<Factored> uniform_factor(const Emission& emission, const Reduce& r
   if (e->kind != Expr::Kind::call || e->function != Function::mul) return std::nullopt;
   for (std::size_t i = 0; i < 2; ++i)
     if (is_uniform(emission.program, e->args[i]) && !is_uniform(emission.program, e->args[1 - i]))
-      return Factored{product, e->args[1 - i], e->args[i]};
+      return Factored{product, e->args[1 - i], e->args[i], masked};
   return std::nullopt;
 }
 
@@ -195,20 +196,27 @@ std::vector<std::string> partials(Emission& emission, const Reduce& reduce, cons
                                   const Combine& combine) {
   const auto factored = uniform_factor(emission, reduce);
   if (!factored) return thread_partials(emission, reduce, reduce.value, reduction, combine, {});
+  const Combine opposite = combine_of(reduce.op == ReduceOp::max ? ReduceOp::min : ReduceOp::max, true);
   const std::string factor = uniform(emission, factored->factor);
   std::vector<std::string> results;
   for (std::size_t t = 0; t < reduction.sources.size(); ++t) {
     results.push_back(emission.names.local("part"));
     emission.out.format("float {};", results.back());
   }
-  emission.out.open(fmt::format("if ({} > 0.0f && isfinite({}))", factor, factor));
+  const auto multiply = [&] {
+    for (const std::string& result : results) emission.out.format("{} = {} * {};", result, result, factor);
+  };
+  emission.out.open(factored->masked ? fmt::format("if ({} > 0.0f && isfinite({}))", factor, factor)
+                                     : fmt::format("if ({} >= 0.0f)", factor));
   emission.instead[factored->product] = factored->element;
   thread_partials(emission, reduce, reduce.value, reduction, combine, results);
-  emission.instead.clear();
-  for (const std::string& result : results) emission.out.format("{} = {} * {};", result, result, factor);
+  if (factored->masked) multiply();
   emission.out.otherwise("else");
-  thread_partials(emission, reduce, reduce.value, reduction, combine, results);
+  if (factored->masked) emission.instead.clear();
+  thread_partials(emission, reduce, reduce.value, reduction, factored->masked ? combine : opposite, results);
+  emission.instead.clear();
   emission.out.close();
+  if (!factored->masked) multiply();
   return results;
 }
 

@@ -33,11 +33,14 @@ void Lowerer::open_work(Block& body) {
   }
   const ExprId lengths = tiles_of(longest_first);
   const ExprId all = tiles_of(rest);
-  const std::int64_t band = partition_.choice.band;
+  // Bands of one size where their number is known: what divides by a constant is simpler to prove.
+  std::int64_t band = partition_.choice.band;
+  const auto known = b_.number(all);
+  if (known) band = partition::even_band(static_cast<std::int64_t>(*known), band);
   const ExprId area = b_.mul(lengths, band);
   const ExprId start = b_.mul(b_.div(item, area), band);
   ExprId height = b_.constant(band);
-  if (const auto known = b_.number(all); !known || static_cast<std::int64_t>(*known) % band != 0) {
+  if (!known) {
     const program::VarId left = variable("group_size");
     let(body, left, b_.min(height, b_.sub(all, start)));
     height = b_.var(left);

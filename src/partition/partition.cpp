@@ -175,6 +175,12 @@ std::set<AxisId> uneven_axes(const task::Graph& graph) {
   return axes;
 }
 
+std::int64_t even_band(std::int64_t tiles, std::int64_t band) {
+  std::int64_t even = std::clamp<std::int64_t>(band, 1, std::max<std::int64_t>(1, tiles));
+  while (tiles % even != 0) --even;
+  return even;
+}
+
 std::vector<int> shape(const task::Graph& graph, const Partition& partition, ValueId value) {
   std::vector<int> result;
   for (const AxisId axis : graph.tiled_axes(value)) result.push_back(partition.local(axis));

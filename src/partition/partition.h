@@ -29,7 +29,8 @@ struct Choice {
   Order order = Order::single;
   int raster = 1;  // row tiles that neighbouring work items walk before the next column tile
   int cluster = 1;
-  int band = 0;  // where loops' ranges depend on some axes: tiles of the others that are walked together; 0: all
+  int band =
+      0;  // where loops' ranges depend on some axes: tiles of the others that are walked together, at most; 0: all
   bool operator==(const Choice&) const = default;
 };
 
@@ -51,6 +52,9 @@ struct Partition {
 
 // Parallel axes that the ranges of loops depend on: their tiles are of different length.
 [[nodiscard]] std::set<kernel::AxisId> uneven_axes(const task::Graph& graph);
+
+// The largest band of at most `band` that divides the tiles.
+[[nodiscard]] std::int64_t even_band(std::int64_t tiles, std::int64_t band);
 
 // TileShape of a value in one lane, by its tiled axes.
 [[nodiscard]] std::vector<int> shape(const task::Graph& graph, const Partition& partition, kernel::ValueId value);

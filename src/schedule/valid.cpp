@@ -40,8 +40,10 @@ class Run {
   // A value that is read from where its load or slice left it, without registers of its own.
   [[nodiscard]] bool direct(ValueId v) const { return made_.contains(v) && !assignment_[v].in_registers; }
 
-  Symbol read(ValueId v, const Iteration& at) {
-    if (!direct(v)) return values_[v];
+  Symbol read(ValueId v, const Iteration& at) { return direct(v) ? as_made(v, at) : values_[v]; }
+
+  // As it lies in shared memory, where a load or a slice gives it.
+  Symbol as_made(ValueId v, const Iteration& at) {
     const TaskId maker = made_.at(v);
     Iteration own;
     for (const auto& step : at) {
@@ -62,7 +64,11 @@ class Run {
     const Task& t = graph_[id];
     if (t.kind == TaskKind::load || t.kind == TaskKind::slice) return made(id, at);
     Symbol s = combined(0x2545f491, static_cast<Symbol>(id.index));
-    for (const ValueId v : t.reads) s = combined(s, read(v, at));
+    for (const ValueId v : t.reads) {
+      const bool registers = t.kind != TaskKind::mma || (assignment_.products.at(id).a_in_registers &&
+                                                         partition::oriented(graph_, assignment_, id).a == v);
+      s = combined(s, !registers && made_.contains(v) ? as_made(v, at) : read(v, at));
+    }
     if (t.accumulates) s = combined(s, values_[*t.writes]);
     return s;
   }

@@ -118,10 +118,10 @@ SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& as
   return need;
 }
 
-int band_for_l2(const task::Graph& graph, const partition::Partition& partition, const device::Device& device,
-                std::int64_t assumed) {
+int band_for_l2(const task::Graph& graph, const partition::Partition& partition, const device::Device& device) {
   const kernel::Kernel& k = graph.kernel;
   const std::set<kernel::AxisId> uneven = partition::uneven_axes(graph);
+  constexpr std::int64_t assumed = 4096;  // of a dynamic dim that only what is loaded depends on
   const auto size = [&](kernel::AxisId a) {
     return std::max<std::int64_t>(1, task::static_extent(k, a).value_or(assumed));
   };
@@ -130,7 +130,9 @@ int band_for_l2(const task::Graph& graph, const partition::Partition& partition,
   };
   std::int64_t tiles = 1;  // of the even axes
   for (const kernel::AxisId a : partition.walk) {
-    if (even(a)) tiles *= (size(a) + partition.extent(a) - 1) / partition.extent(a);
+    if (!even(a)) continue;
+    if (!task::static_extent(k, a)) return 0;
+    tiles *= (size(a) + partition.extent(a) - 1) / partition.extent(a);
   }
   double bytes = 0;  // that one of them loads, all uneven tiles together
   for (const task::Task& t : graph.tasks) {
@@ -145,12 +147,7 @@ int band_for_l2(const task::Graph& graph, const partition::Partition& partition,
   }
   const double fit = static_cast<double>(device.memory.l2_bytes) / 2 / std::max(1.0, bytes);
   if (fit >= static_cast<double>(tiles)) return 0;
-  auto band = std::max<std::int64_t>(1, static_cast<std::int64_t>(fit));
-  // Bands of one size are simpler to compute, where that size is near.
-  for (std::int64_t n = band; 2 * n > band; --n) {
-    if (tiles % n == 0) return static_cast<int>(n);
-  }
-  return static_cast<int>(band);
+  return static_cast<int>(partition::even_band(tiles, static_cast<std::int64_t>(fit)));
 }
 
 }  // namespace pipethreader::search

@@ -22,8 +22,8 @@ struct SharedNeed {
                                      const schedule::Program& program);
 
 // How many tiles of the even axes are walked together, so that what all tiles of the uneven ones load of them stays in
-// half of L2; 0: all. `assumed`: the size of a dynamic dim.
+// half of L2; 0: all, also where their number is not known.
 [[nodiscard]] int band_for_l2(const task::Graph& graph, const partition::Partition& partition,
-                              const device::Device& device, std::int64_t assumed);
+                              const device::Device& device);
 
 }  // namespace pipethreader::search

@@ -71,7 +71,7 @@ class Ranking {
  private:
   void try_schedules(partition::Partition cut) {
     copies_limit_ = false;
-    if (uneven_) cut.choice.band = band_for_l2(graph_, cut, device_, options_.dynamic_size);
+    if (uneven_) cut.choice.band = band_for_l2(graph_, cut, device_);
     auto assignment = partition::assign(graph_, cut);
     if (!assignment) {
       last_ = assignment.error();
