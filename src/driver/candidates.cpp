@@ -17,8 +17,7 @@ constexpr std::array<std::string_view, 3> order_names = {"single", "persistent",
 constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::string_view known_keys =
     "row, column, stream, element, lanes, overlap, depth, outer, turns, staged, order, raster, band, cluster, walk, "
-    "pass, "
-    "bulk";
+    "pass, bulk";
 
 std::optional<int> number(const std::string& text) {
   int value = 0;

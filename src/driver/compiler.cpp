@@ -348,7 +348,7 @@ class Compilation {
         std::max(1U, request_.threads > 0 ? request_.threads : std::thread::hardware_concurrency());
     std::optional<std::size_t> best;
     for (std::size_t first = 0;; first += batch) {
-      if (best && first < built_.size() && built_[first].candidate.predicted_us >= cost_of(*best)) break;
+      if (best && first < built_.size() && predicted(first) >= cost_of(*best)) break;
       if (first >= built_.size() && !(best && build_more(batch, cost_of(*best)))) break;
       assembled_.resize(built_.size());
       verdicts_.resize(built_.size());
@@ -378,9 +378,13 @@ class Compilation {
     return false;
   }
 
-  [[nodiscard]] double cost_of(std::size_t i) const {
-    return std::max(1.0, built_[i].candidate.predicted_us) * slowdown((*assembled_[i])->kernel.report);
+  // What nothing is predicted of comes behind what has a prediction.
+  [[nodiscard]] double predicted(std::size_t i) const {
+    constexpr double unknown = 1e12;
+    const double us = built_[i].candidate.predicted_us;
+    return us > 0 ? us : unknown;
   }
+  [[nodiscard]] double cost_of(std::size_t i) const { return predicted(i) * slowdown((*assembled_[i])->kernel.report); }
 
   // For sizes that the winner cannot take.
   Result<void> add_fallback(const runtime::Nvrtc& nvrtc, std::size_t winner) {

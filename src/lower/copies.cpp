@@ -37,6 +37,17 @@ bool Lowerer::summed_over(ValueId value, AxisId axis) const {
   });
 }
 
+program::Buffer Lowerer::tile_buffer(ValueId value) const {
+  const partition::SharedTile& tile = *assignment_[value].shared;
+  program::Buffer buffer;
+  buffer.name = kernel_[value].name;
+  buffer.type = kernel_[value].type;
+  buffer.rows = tile.rows;
+  buffer.cols = tile.cols;
+  buffer.swizzle = swizzle_for(tile.rows, tile.cols, buffer.type);
+  return buffer;
+}
+
 void Lowerer::declare_rings() {
   // All rings are filled the same way: one value that the copy engine cannot take makes the copier a plain one.
   bool bulk = options_.bulk && device_.unit(device::UnitKind::copy) != nullptr;
@@ -70,14 +81,8 @@ void Lowerer::declare_rings() {
     ring.multicast = plan.multicast && bulk;
     ring.empty_arrivals = partition_.lanes * (ring.multicast ? partition_.choice.cluster : 1);
     for (const ValueId v : plan.values) {
-      const partition::SharedTile& tile = *assignment_[v].shared;
-      program::Buffer buffer;
-      buffer.name = kernel_[v].name;
-      buffer.type = kernel_[v].type;
-      buffer.rows = tile.rows;
-      buffer.cols = tile.cols;
+      program::Buffer buffer = tile_buffer(v);
       buffer.slots = plan.depth;
-      buffer.swizzle = swizzle_for(tile.rows, tile.cols, buffer.type);
       buffer.ring = program::RingId(program_.rings.size());
       if (bulk) ring.bytes += program::slot_bytes(buffer);
       buffers_[v] = program::BufferId(program_.buffers.size());

@@ -46,6 +46,7 @@ class Lowerer {
   // --- lowerer.cpp: declarations and expressions
   void declare();
   void declare_rings();
+  [[nodiscard]] program::Buffer tile_buffer(ValueId value) const;  // one slot, in no ring
   [[nodiscard]] int copier_registers() const;
   program::VarId variable(const std::string& name);
   void let(Block& block, program::VarId var, ExprId value) { block.push_back({program::Let{var, value}, {}}); }

@@ -75,15 +75,8 @@ void Lowerer::lane_barrier(Block& block) {
 void Lowerer::write_scratch(ValueId value, Block& block) {
   const std::vector<AxisId> domain = assignment_[value].axes;
   if (!buffers_.contains(value)) {
-    const partition::SharedTile& tile = *assignment_[value].shared;
-    program::Buffer buffer;
-    buffer.name = kernel_[value].name;
-    buffer.type = kernel_[value].type;
-    buffer.rows = tile.rows;
-    buffer.cols = tile.cols;
-    buffer.swizzle = swizzle_for(buffer.rows, buffer.cols, buffer.type);
     buffers_[value] = program::BufferId(program_.buffers.size());
-    program_.buffers.push_back(buffer);
+    program_.buffers.push_back(tile_buffer(value));
   }
   lane_barrier(block);  // all lanes have finished with what was here
   program::StoreShared store{

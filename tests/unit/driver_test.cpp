@@ -120,6 +120,23 @@ TEST(Compile, ACacheThatCannotBeWrittenIsAWarning) {
   EXPECT_EQ(compiled->warnings.size(), 1u);
 }
 
+// Choices that bend a ranked candidate have no prediction; they must not pass for the fastest.
+TEST(Compile, WhatIsPredictedGoesBeforeWhatIsNot) {
+  CompileRequest request = request_for("matmul.stask", {{"M", 1024}, {"N", 1024}, {"K", 1024}});
+  request.forced = {{"row", "128"}, {"column", "256"}, {"stream", "64"}, {"overlap", "delayed"}, {"staged", "on"}};
+  request.candidates = 4;
+  request.assemble = true;
+  const auto compiled = compile(request, {});
+  ASSERT_TRUE(compiled) << compiled.error().format();
+  if (!compiled->plan.assembled()) GTEST_SKIP() << compiled->plan.no_machine_code;
+  const auto& tried = compiled->plan.candidates;
+  const auto chosen =
+      std::find_if(tried.begin(), tried.end(), [&](const Tried& t) { return t.choices == compiled->plan.choices; });
+  ASSERT_NE(chosen, tried.end());
+  EXPECT_GT(chosen->predicted_us, 0);
+  EXPECT_TRUE(std::any_of(tried.begin(), tried.end(), [](const Tried& t) { return t.predicted_us == 0; }));
+}
+
 TEST(Plan, PacksAndUnpacksToTheSame) {
   auto compiled = compile(request_for("matmul.stask", {}), {});
   ASSERT_TRUE(compiled) << compiled.error().format();

@@ -67,6 +67,11 @@ std::size_t place(const Scheduled& s, const std::vector<Item>& body, const std::
   throw std::runtime_error("no " + value);
 }
 
+void take_out(Scheduled& s, const std::string& value, Part part) {
+  auto& body = loop_body(s);
+  body.erase(body.begin() + static_cast<std::ptrdiff_t>(place(s, body, value, part)));
+}
+
 void move(std::vector<Item>& body, std::size_t from, std::size_t to) {
   const Item item = body[from];
   body.erase(body.begin() + static_cast<std::ptrdiff_t>(from));
@@ -94,8 +99,7 @@ TEST(CheckValid, AWaitNeedsAnIssue) {
 
 TEST(CheckValid, OperandsStayUntilTheirProductsEnd) {
   Scheduled s = attention(Overlap::serial);
-  auto& body = loop_body(s);
-  body.erase(body.begin() + static_cast<std::ptrdiff_t>(place(s, body, "o", Part::wait)));
+  take_out(s, "o", Part::wait);
   EXPECT_NE(verdict(s), "");
 }
 
@@ -108,8 +112,7 @@ TEST(CheckValid, OrderOfDependentTasksMatters) {
 
 TEST(CheckValid, NothingIsLeftOut) {
   Scheduled s = attention(Overlap::serial);
-  auto& body = loop_body(s);
-  body.erase(body.begin() + static_cast<std::ptrdiff_t>(place(s, body, "l", Part::whole)));
+  take_out(s, "l", Part::whole);
   EXPECT_THAT(verdict(s), HasSubstr("a store gets another value"));
 }
 
