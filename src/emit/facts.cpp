@@ -4,6 +4,8 @@
 #include <numeric>
 #include <type_traits>
 
+#include "program/walk.h"
+
 namespace pipethreader::emit {
 
 using namespace program;
@@ -125,7 +127,8 @@ void Facts::scan_roles() {
   }
 }
 
-// Threads read a slot by themselves: every warp has to say that it has finished.
+// Threads read a slot by themselves: every warp has to say that it has finished. So it has where its warps may have run
+// apart since they waited for the slot.
 void Facts::scan(const Block& block, RoleId role) {
   each_instruction(block, [&](const Instr& instr) {
     if (const auto* commit = std::get_if<RingCommit>(&instr.op)) {
@@ -141,6 +144,28 @@ void Facts::scan(const Block& block, RoleId role) {
       if (program_[role].kind == RoleKind::copier && of(role).width == Width::warpgroup)
         rings_[at(release->ring.index)].arrivals_per_release = 4;
   });
+  if (program_[role].kind == RoleKind::computer) scan_meetings(block);
+}
+
+// Between the wait for a slot and its release only a product brings the warps of a group together: it runs when all four
+// have issued it. One that stands under a condition, or in a loop that may be empty, does not count.
+void Facts::scan_meetings(const Block& block) {
+  std::vector<bool> waited(program_.rings.size());
+  std::vector<bool> met(program_.rings.size());
+  for (const Instr& instr : block) {
+    if (const auto* wait = std::get_if<RingWait>(&instr.op)) {
+      waited[at(wait->ring.index)] = true;
+      met[at(wait->ring.index)] = false;
+    }
+    if (const auto* product = std::get_if<Mma>(&instr.op))
+      each_ring(*product, program_, [&](RingId ring) { met[at(ring.index)] = true; });
+    if (std::holds_alternative<MmaWait>(instr.op)) {  // of a product issued before this block
+      for (std::size_t r = 0; r < met.size(); ++r) met[r] = met[r] || !waited[r];
+    }
+    if (const auto* release = std::get_if<RingRelease>(&instr.op))
+      if (!met[at(release->ring.index)]) rings_[at(release->ring.index)].arrivals_per_release = 4;
+    for (const Block* inner : program::blocks(instr)) scan_meetings(*inner);
+  }
 }
 
 // The largest solution: assume the best of every variable and take back what an assignment contradicts.

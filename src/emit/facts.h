@@ -66,6 +66,7 @@ class Facts {
  private:
   void scan_roles();
   void scan(const program::Block& block, program::RoleId role);
+  void scan_meetings(const program::Block& block);
   void settle_vars();
   void read_requirements();
 

@@ -232,6 +232,25 @@ TEST(Emit, RolesTradeRegisters) {
   EXPECT_THAT(example("scale_tile").text, Not(HasSubstr("_registers<")));
 }
 
+// The warps of a group meet in a product only where all of them issue one. A group that passes a product over may be
+// spread over several phases, so its first warp must not speak for the others.
+TEST(Emit, EachWarpReleasesASlotWhoseProductIsConditional) {
+  const std::string text = test::example_text("matmul");
+  const std::string product = "        mma acc += a origin instance * 64, b, depth 64\n        mma_commit\n";
+  ASSERT_NE(text.find(product), std::string::npos);
+  std::string conditional = text;
+  conditional.replace(text.find(product), product.size(), "        if k > 1 {\n" + product + "        }\n");
+  // The wait behind the loop still stands for the product issued before; what the loop releases has met in none.
+  conditional.replace(conditional.find("        mma_wait 1"), 18, "");
+  const std::string meets = emitted(placed(text)).text;
+  EXPECT_THAT(meets, HasSubstr("if (thread == 0) arrive("));
+  EXPECT_THAT(meets, HasSubstr("AB_empty + slot * 8, 2);"));
+  const std::string apart = emitted(placed(conditional)).text;
+  EXPECT_THAT(apart, Not(HasSubstr("if (thread == 0) arrive(")));
+  EXPECT_THAT(apart, HasSubstr("if (lane == 0) arrive("));
+  EXPECT_THAT(apart, HasSubstr("AB_empty + slot * 8, 8);"));
+}
+
 TEST(Emit, CommentsComeThrough) { EXPECT_THAT(example("attention").text, HasSubstr("// PV(n-1) has read P and V")); }
 
 TEST(Emit, MatrixInstructionsWhereTheyFit) {
