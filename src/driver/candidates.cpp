@@ -15,8 +15,9 @@ namespace {
 constexpr std::array<std::string_view, 3> overlap_names = {"serial", "deferred", "delayed"};
 constexpr std::array<std::string_view, 3> order_names = {"single", "persistent", "dynamic"};
 constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
+constexpr std::array<std::string_view, 2> share_names = {"rows", "sums"};
 constexpr std::string_view known_keys =
-    "row, column, stream, element, lanes, overlap, depth, outer, turns, staged, order, raster, band, cluster, walk, "
+    "row, column, stream, element, lanes, share, overlap, depth, outer, turns, staged, order, raster, band, cluster, walk, "
     "pass, bulk";
 
 std::optional<int> number(const std::string& text) {
@@ -69,6 +70,7 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
                [&](int v) { c.schedule.overlap = static_cast<schedule::Overlap>(v); });
   if (key == "order")
     return set(one_of(key, text, order_names), [&](int v) { c.partition.order = static_cast<partition::Order>(v); });
+  if (key == "share") return set(one_of(key, text, share_names), [&](int v) { c.partition.share_sums = v == 1; });
   if (key == "turns") return set(one_of(key, text, switch_names), [&](int v) { c.schedule.turns = v == 1; });
   if (key == "staged") return set(one_of(key, text, switch_names), [&](int v) { c.schedule.staged_stores = v == 1; });
   if (key == "walk") {
@@ -156,6 +158,7 @@ std::string describe(const Choices& c, bool products) {
                              c.partition.column, c.partition.stream, c.partition.lanes,
                              overlap_names[static_cast<std::size_t>(c.schedule.overlap)], c.schedule.depth, order)
                : fmt::format("element {}, order {}", c.partition.element, order);
+  if (c.partition.share_sums) text += ", lanes share sums";
   if (c.schedule.outer != 1) text += fmt::format(", outer {}", c.schedule.outer);
   if (c.partition.raster != 1) text += fmt::format(", raster {}", c.partition.raster);
   if (c.partition.band != 0) text += fmt::format(", band {}", c.partition.band);

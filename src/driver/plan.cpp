@@ -61,7 +61,7 @@ Result<std::size_t> variant_for(const Plan& plan, const kernel::Kernel& kernel, 
 
 namespace {
 
-constexpr int format_version = 3;
+constexpr int format_version = 4;
 constexpr std::string_view magic = "pipethreader plan\n";
 
 json choices_to_json(const Choices& c) {
@@ -69,6 +69,7 @@ json choices_to_json(const Choices& c) {
           {"column", c.partition.column},
           {"stream", c.partition.stream},
           {"lanes", c.partition.lanes},
+          {"share_sums", c.partition.share_sums},
           {"element", c.partition.element},
           {"order", static_cast<int>(c.partition.order)},
           {"raster", c.partition.raster},
@@ -91,6 +92,7 @@ Choices choices_from_json(const json& j) {
   c.partition.column = j.at("column");
   c.partition.stream = j.at("stream");
   c.partition.lanes = j.at("lanes");
+  c.partition.share_sums = j.at("share_sums");
   c.partition.element = j.at("element");
   c.partition.order = static_cast<partition::Order>(j.at("order").get<int>());
   c.partition.raster = j.at("raster");

@@ -63,12 +63,14 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
     }
     if (starts_turn) block.push_back({program::BarrierSync{turn(), b_.instance()}, "my turn"});
     if (const auto* loop = std::get_if<LoopTree>(&items[i].node)) {
+      start_in_one_lane(loop->statement, block);
       const Bounds bounds = open_loop(*loop, block);
       std::vector<StatementId> inner = level;
       inner.push_back(loop->statement);
       pipelined(*loop, bounds, block, inner);
       loops_.pop_back();
       join_partial_sums(loop->statement, block);
+      join_lanes(loop->statement, block);
     } else {
       const auto& e = std::get<Entry>(items[i].node);
       stage_ = loops_.empty() || level.empty() ? 0 : e.stage;

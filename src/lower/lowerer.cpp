@@ -71,6 +71,12 @@ Result<program::Program> Lowerer::run() {
     last.then.push_back({program::BarrierArrive{*turn_, b_.constant(0)}, {}});
     body.push_back({std::move(last), "the first lane has the first turn"});
   }
+  if (taken_) {
+    program::If first;
+    first.condition = b_.eq(b_.instance(), b_.constant(0));
+    first.then.push_back({program::BarrierArrive{*taken_, std::nullopt}, {}});
+    body.push_back({std::move(first), "nothing has been handed over yet"});
+  }
   body.push_back({std::move(work), {}});
   if (store_barrier_) body.push_back({program::BulkStoreWait{0}, "shared memory outlives its last reader"});
   if (partition_.choice.cluster > 1) body.push_back({program::ClusterSync{}, {}});
@@ -153,7 +159,7 @@ ExprId Lowerer::origin(AxisId axis) {
 
 ExprId Lowerer::local_origin(AxisId axis) {
   const ExprId start = origin(axis);
-  if (axis != partition_.row || partition_.lanes == 1) return start;
+  if (axis != partition_.split) return start;
   return b_.add(start, b_.mul(b_.instance(), partition_.local(axis)));
 }
 

@@ -121,6 +121,10 @@ class Lowerer {
   int pending_groups(const std::vector<schedule::Item>& items, std::size_t wait, int low, int high) const;
   program::BarrierId turn();
 
+  // --- lane_sums.cpp: sums whose axis lanes share
+  void start_in_one_lane(StatementId loop, Block& block);
+  void join_lanes(StatementId loop, Block& block);
+
   // --- tasks.cpp: maps, reductions, loads by the threads
   [[nodiscard]] bool lives_before(ValueId value, StatementId loop) const;
   void map(const task::Task& task, Block& block);
@@ -163,6 +167,7 @@ class Lowerer {
 
   // --- stores.cpp: results to global memory
   void store(const task::Task& task, Block& block);
+  void store_part(const task::Task& task, Block& block);
   bool staged_store(const kernel::Store& node, ValueId value, Block& block);
 
   void fail(const std::string& message, SourceSpan span = {});
@@ -189,6 +194,7 @@ class Lowerer {
   int stage_ = 0;
   std::optional<program::BarrierId> lane_barrier_;
   std::optional<program::BarrierId> turn_;           // one a lane: whose turn it is on the tensor core
+  std::optional<program::BarrierId> taken_;          // the first lane has added what the others handed over
   std::optional<program::BarrierId> store_barrier_;  // one a lane: its part of a staged result is written
   std::optional<AxisId> reversed_row_;
   bool serial_ = false;  // inside a serial reduction: accesses and shared values are read one by one

@@ -142,7 +142,7 @@ void Lowerer::pass_over_empty_tiles(const schedule::LoopTree& loop, Block& block
   if (partition_.lanes == 1 || !options_.pass_over) return;
   ExprId some = b_.truth(true);
   for (const task::Linear& form : loops_.back().condition.inequalities) {
-    if (form.axes.contains(partition_.row))
+    if (form.axes.contains(partition_.split))
       some = b_.logical_and(some, b_.ge(extreme(form, true, false, {}), b_.constant(0)));
   }
   if (b_.number(some)) return;
@@ -152,7 +152,7 @@ void Lowerer::pass_over_empty_tiles(const schedule::LoopTree& loop, Block& block
     if (entry == nullptr) return;
     const auto& written = graph_[entry->task].writes;
     const bool lasts = written && (kernel_[*written].carried || lives_before(*written, loop.statement));
-    if (!written || (lasts && domain_dim(assignment_[*written].axes, partition_.row) < 0)) return;
+    if (!written || (lasts && domain_dim(assignment_[*written].axes, partition_.split) < 0)) return;
   }
   Block result(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(first));
   Block run;

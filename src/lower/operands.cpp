@@ -17,7 +17,7 @@ ExprId Lowerer::in_tile(AxisId own, const std::vector<AxisId>& domain) {
   ExprId at = b_.constant(0);
   if (dim >= 0) {
     at = b_.coord(dim);
-    if (axis == partition_.row && partition_.lanes > 1) at = b_.add(at, b_.mul(b_.instance(), partition_.local(axis)));
+    if (axis == partition_.split) at = b_.add(at, b_.mul(b_.instance(), partition_.local(axis)));
   } else if (const auto one = axes_.find(axis); one != axes_.end()) {  // one index after the other
     const LoopFrame* frame = frame_of(axis);
     at = frame == nullptr ? one->second : b_.sub(one->second, b_.var(frame->origin[stage_]));
@@ -81,7 +81,7 @@ void Lowerer::write_scratch(ValueId value, Block& block) {
   lane_barrier(block);  // all lanes have finished with what was here
   program::StoreShared store{
       fragment(value), {buffers_.at(value), 0}, shared_row(value, domain), shared_col(value, domain)};
-  const bool split = partition_.lanes > 1 && domain_dim(domain, partition_.row) >= 0;
+  const bool split = partition_.lanes > 1 && domain_dim(domain, partition_.split) >= 0;
   if (partition_.lanes > 1 && !split) {
     program::If first;
     first.condition = b_.eq(b_.instance(), b_.constant(0));
@@ -103,14 +103,15 @@ program::Operand Lowerer::shared_operand(ValueId value, AxisId free_axis, AxisId
   const AxisId column = assignment_[source].shared->column;
   const auto whole = graph_.kept.find(column);
   operand.transposed = column != k && (whole == graph_.kept.end() || whole->second != k);
-  if (free_axis == partition_.row && partition_.lanes > 1)
-    operand.origin = b_.mul(b_.instance(), partition_.local(free_axis));
+  const ExprId share = b_.mul(b_.instance(), partition_.split.valid() ? partition_.local(partition_.split) : 0);
+  if (free_axis == partition_.split) operand.origin = share;
+  if (k == partition_.split) operand.k_origin = share;
   if (!kept) return operand;
   for (const AxisId own : kernel_[source].axes) {
     const auto loop = graph_.kept.find(own);
     if (loop == graph_.kept.end()) continue;
     const ExprId at = kept_origin(own, loop->second);
-    if (loop->second == k) operand.k_origin = at;
+    if (loop->second == k) operand.k_origin = operand.k_origin ? b_.add(*operand.k_origin, at) : at;
     if (loop->second == free_axis) operand.origin = operand.origin ? b_.add(*operand.origin, at) : at;
   }
   return operand;
@@ -135,7 +136,7 @@ void Lowerer::issue(TaskId id, Block& block, int lag) {
     mma.a = shared_operand(p.a, p.m, p.k, lag_for(p.a));
   }
   mma.b = shared_operand(p.b, p.n, p.k, lag_for(p.b));
-  mma.k = partition_.extent(p.k);
+  mma.k = partition_.local(p.k);
   if (!t.accumulates) mma.accumulate = b_.truth(false);
   block.push_back({mma, fmt::format("{} {} {} * {}", kernel_[*t.writes].name, t.accumulates ? "+=" : "=",
                                     kernel_[p.a].name, kernel_[p.b].name)});

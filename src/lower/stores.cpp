@@ -5,7 +5,17 @@
 
 namespace pipethreader::lower {
 
+// What all lanes hold alike, or the first one alone, the first stores.
 void Lowerer::store(const task::Task& task, Block& block) {
+  const ValueId value = kernel_[std::get<kernel::Store>(kernel_[task.statement].node).expr].value;
+  if (partition_.lanes == 1 || domain_dim(assignment_[value].axes, partition_.split) >= 0) return store_part(task, block);
+  program::If first;
+  first.condition = b_.eq(b_.instance(), b_.constant(0));
+  store_part(task, first.then);
+  block.push_back({std::move(first), {}});
+}
+
+void Lowerer::store_part(const task::Task& task, Block& block) {
   const kernel::Statement statement = kernel_[task.statement];
   const auto& node = std::get<kernel::Store>(statement.node);
   const ValueId value = kernel_[node.expr].value;
@@ -20,9 +30,6 @@ void Lowerer::store(const task::Task& task, Block& block) {
   if (node.when) guard = b_.logical_and(guard, translate(*node.when, domain, layout, block));
   for (const LoopFrame& frame : loops_) {
     if (frame.where) guard = b_.logical_and(guard, predicate(frame, domain, layout, block));
-  }
-  if (partition_.lanes > 1 && domain_dim(domain, partition_.row) < 0) {
-    guard = b_.logical_and(guard, b_.eq(b_.instance(), b_.constant(0)));
   }
   if (!b_.is(guard, 1)) target.guard = guard;
   block.push_back({program::StoreGlobal{source, target}, {}});
@@ -47,12 +54,12 @@ bool Lowerer::staged_store(const kernel::Store& node, ValueId value, Block& bloc
     ExprId at = uniform(dim.coordinate);
     if (dim.axis) {
       box.push_back(*dim.axis);
-      if (*dim.axis == partition_.row && partition_.lanes > 1) at = b_.add(at, b_.mul(b_.instance(), side));
+      if (*dim.axis == partition_.split) at = b_.add(at, b_.mul(b_.instance(), side));
     }
     coordinates.push_back(at);
   }
-  const bool split = partition_.lanes > 1;
-  if (box.size() != 2 || domain.size() != 2 || (split && box[1] != partition_.row)) return false;
+  const bool split = domain_dim(domain, partition_.split) >= 0;
+  if (box.size() != 2 || domain.size() != 2 || (split && box[1] != partition_.split)) return false;
   const int rows = partition_.extent(box[1]);
   const int cols = partition_.extent(box[0]);
   const ScalarType type = kernel_[value].type;
@@ -73,7 +80,7 @@ bool Lowerer::staged_store(const kernel::Store& node, ValueId value, Block& bloc
     program_.barriers.push_back({"stored", 1, partition_.lanes});
     store_barrier_ = program::BarrierId(program_.barriers.size() - 1);
   }
-  const ExprId first = split ? b_.mul(b_.instance(), partition_.local(partition_.row)) : b_.constant(0);
+  const ExprId first = split ? b_.mul(b_.instance(), partition_.local(partition_.split)) : b_.constant(0);
   const ExprId row = b_.add(first, b_.coord(domain_dim(domain, box[1])));
   const ExprId col = b_.coord(domain_dim(domain, box[0]));
   block.push_back({program::BulkStoreWait{0}, "the copy engine has read the tile before"});

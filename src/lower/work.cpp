@@ -170,7 +170,8 @@ ExprId Lowerer::masked(const LoopFrame& frame) {
     whole = b_.logical_and(whole, b_.ge(extreme(form, false, false, AxisId()), b_.constant(0)));
   }
   if (ragged(frame.axis)) {
-    whole = b_.logical_and(whole, b_.le(b_.add(origin(frame.axis), partition_.extent(frame.axis)), extent(frame.axis)));
+    const ExprId end = b_.add(local_origin(frame.axis), partition_.local(frame.axis));
+    whole = b_.logical_and(whole, b_.le(end, extent(frame.axis)));
   }
   return b_.logical_not(whole);
 }

@@ -34,6 +34,7 @@ class Propagator {
           "the blocks of a cluster lie side by side along a parallel axis that makes rows of products; '{}' has none",
           graph_.kernel.name);
     }
+    if (choice_.share_sums && choice_.lanes > 1) share_sums();
     for (const AxisId axis : graph_.tiled) {
       auto tile = result_.has_products ? product_tile(axis) : element_tile(axis);
       if (!tile) return tl::unexpected(tile.error());
@@ -89,7 +90,10 @@ class Propagator {
     if (axis == result_.row && (parallel(axis) || streamed(axis)))
       return static_cast<int>(std::min(round_up(choice_.row, 64), whole));
     if (parallel(axis)) return static_cast<int>(round_up(std::min<std::int64_t>(choice_.column, whole), step));
-    if (streamed(axis)) return static_cast<int>(round_up(std::min<std::int64_t>(choice_.stream, whole), step));
+    if (streamed(axis)) {
+      const std::int64_t parts = axis == result_.split ? step * result_.lanes : step;
+      return static_cast<int>(round_up(std::min<std::int64_t>(choice_.stream, whole), parts));
+    }
     if (!extent || whole > 8192) {
       return fail_at(graph_.kernel.file, graph_.kernel[axis].span,
                      fmt::format("axis '{}' must stay on chip whole, but its size is {}", graph_.kernel[axis].name,
@@ -127,9 +131,18 @@ class Propagator {
     return static_cast<int>(whole);
   }
 
+  // Lanes share the axis of sums where it makes no rows: fragments of rows are 64 high.
+  void share_sums() {
+    const auto sums = lane_sums(graph_);
+    if (!sums || sums->axis == result_.row || needs_rows(sums->axis)) return;
+    result_.sums = sums;
+    result_.split = sums->axis;
+    result_.lanes = choice_.lanes;
+  }
+
   // Lanes share the rows when every product has them and nothing is reduced over them.
   void choose_lanes() {
-    result_.lanes = 1;
+    if (result_.sums || choice_.share_sums) return;
     if (!result_.row.valid() || choice_.lanes <= 1) return;
     const AxisId row = result_.row;
     for (const task::Product& p : products_) {
@@ -145,6 +158,7 @@ class Propagator {
     const int lanes = result_.extent(row) / 64;
     result_.lanes = std::min(choice_.lanes, lanes);
     while (result_.extent(row) % (64 * result_.lanes) != 0) --result_.lanes;
+    if (result_.lanes > 1) result_.split = row;
   }
 
   const task::Graph& graph_;
@@ -198,7 +212,7 @@ std::string print(const task::Graph& graph, const Partition& partition) {
   static constexpr const char* orders[] = {"single", "persistent", "dynamic"};
   text +=
       fmt::format("\n  lanes {}{}\n  work {} raster {} cluster {}\n", partition.lanes,
-                  partition.row.valid() ? " over " + graph.kernel[partition.row].name : "",
+                  partition.split.valid() ? " over " + graph.kernel[partition.split].name : "",
                   orders[static_cast<int>(partition.choice.order)], partition.choice.raster, partition.choice.cluster);
   text += "  TileShapes in a lane\n";
   for (std::size_t i = 0; i < graph.kernel.values.size(); ++i) {

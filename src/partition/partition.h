@@ -1,14 +1,16 @@
 // How the work is cut: a tile for every axis (Propagate infers all TileShapes from output and reduction tiles), the
-// axis whose rows are split over computing lanes (warpgroups), and how the tiles are spread over execution units.
+// axis that computing lanes (warpgroups) share, and how the tiles are spread over execution units.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/diagnostic.h"
 #include "device/device.h"
+#include "partition/lane_sums.h"
 #include "task/graph.h"
 
 namespace pipethreader::partition {
@@ -25,6 +27,7 @@ struct Choice {
   int column = 128;    // tile of the other parallel axes of products
   int stream = 64;     // tile of streamed and long reduced axes
   int lanes = 2;       // computing warpgroups
+  bool share_sums = false;  // each lane takes a part of the streamed axis instead of a part of the rows
   int element = 1024;  // elements a block's tile has where no product fixes it
   Order order = Order::single;
   int raster = 1;  // row tiles that neighbouring work items walk before the next column tile
@@ -37,14 +40,16 @@ struct Choice {
 struct Partition {
   Choice choice;
   std::vector<int> tile;  // by axis index; 1 where the axis is uniform within a work item
-  kernel::AxisId row;     // split over lanes; invalid when every lane holds everything
+  kernel::AxisId row;     // of the products' rows
+  kernel::AxisId split;   // shared out among lanes: `row`, or the axis of sums; invalid when a lane holds everything
+  std::optional<LaneSums> sums;  // that are partial in every lane, when lanes split their axis
   int lanes = 1;
   std::vector<kernel::AxisId> walk;  // parallel axes, slowest first
   bool has_products = false;
 
   [[nodiscard]] int extent(kernel::AxisId axis) const { return tile[static_cast<std::size_t>(axis.index)]; }
   // The part of the tile that one lane holds.
-  [[nodiscard]] int local(kernel::AxisId axis) const { return axis == row ? extent(axis) / lanes : extent(axis); }
+  [[nodiscard]] int local(kernel::AxisId axis) const { return axis == split ? extent(axis) / lanes : extent(axis); }
 };
 
 // Propagate: the tile of every axis, hence the TileShape of every value.

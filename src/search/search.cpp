@@ -49,7 +49,8 @@ class Ranking {
         continue;
       }
       // Different wishes may end in the same tiles.
-      if (!seen_.insert({cut->tile, cut->lanes, static_cast<int>(choice.order)}).second) continue;
+      if (choice.share_sums && !cut->sums) continue;
+      if (!seen_.insert({cut->tile, cut->lanes, choice.share_sums, static_cast<int>(choice.order)}).second) continue;
       try_schedules(*cut);
       // Blocks that copy for each other only help where copies are the limit.
       if (!copies_limit_) continue;
@@ -71,7 +72,7 @@ class Ranking {
  private:
   void try_schedules(partition::Partition cut) {
     copies_limit_ = false;
-    if (uneven_) cut.choice.band = band_for_l2(graph_, cut, device_);
+    if (uneven_ && graph_.walk.length == 1) cut.choice.band = band_for_l2(graph_, cut, device_);
     auto assignment = partition::assign(graph_, cut);
     if (!assignment) {
       last_ = assignment.error();
@@ -108,8 +109,30 @@ class Ranking {
           }
         }
       }
+      if (partition::lane_sums(graph_)) share_sums(order, choices);
     }
     return choices;
+  }
+
+  // Where rows are few, lanes take parts of the sums.
+  static void share_sums(Order order, std::vector<partition::Choice>& choices) {
+    for (const int lanes : {2, 4}) {
+      for (const int row : {64, 128}) {
+        for (const int column : {256, 128, 64}) {
+          for (const int stream : {128, 256, 64}) {
+            partition::Choice c;
+            c.lanes = lanes;
+            c.share_sums = true;
+            c.row = row;
+            c.column = column;
+            c.stream = stream;
+            c.order = order;
+            c.raster = std::max(1, 2048 / c.row);
+            choices.push_back(c);
+          }
+        }
+      }
+    }
   }
 
   static std::vector<partition::Choice> element_choices() {
@@ -121,6 +144,18 @@ class Ranking {
       choices.push_back(c);
     }
     return choices;
+  }
+
+  // What lanes that share sums hand to the first.
+  std::int64_t handed_bytes(const partition::Partition& cut) const {
+    if (!cut.sums) return 0;
+    std::int64_t bytes = 0;
+    for (const kernel::ValueId v : cut.sums->values) {
+      std::int64_t tile = bits(graph_.kernel[v].type) / 8;
+      for (const kernel::AxisId a : graph_.tiled_axes(v)) tile *= cut.extent(a);
+      bytes += tile * (cut.lanes - 1);
+    }
+    return bytes;
   }
 
   // What results need that leave through shared memory: the stored tiles outside loops over tiles.
@@ -165,6 +200,7 @@ class Ranking {
         live_registers(graph_, cut, assignment, *program) + address_registers + (stages > 1 ? overlap_registers : 0);
     SharedNeed need = shared_need(graph_, assignment, *program);
     if (staged) need.fixed += staged_bytes(cut, graph_.root);
+    need.fixed += handed_bytes(cut);
     const std::int64_t room = device_.memory.shared_bytes_per_block - barrier_bytes - need.fixed;
     int depth = need.per_depth == 0 ? 1 : static_cast<int>(std::min<std::int64_t>(depth_limit, room / need.per_depth));
     candidate.shared_bytes = need.fixed + std::max(1, depth) * need.per_depth;
@@ -258,6 +294,12 @@ class Ranking {
           per_item -= staged_share * costs.tasks[t].cycles * graph_.walk.length;
       }
     }
+    if (cut.sums) {  // the first lane reads what the others write, 8 bytes a thread at a time
+      device::Demand moves = device_[device::Move::store_shared];
+      moves += device_[device::Move::load_shared];
+      moves = moves * (static_cast<double>(handed_bytes(cut)) / 8);
+      per_item += graph_.walk.length * (device_.bound_cycles(moves) + 2 * device_.barriers.named_cycles);
+    }
     if (cut.choice.cluster > 1) per_item *= cluster_cost;
     copies_limit_ = copies_limit_ || timeline.busy[device::Resource::l2] > clusters_pay * per_item;
     const double busy = device_.bound_cycles(timeline.demand);
@@ -292,6 +334,7 @@ class Ranking {
   struct Key {
     std::vector<int> tile;
     int lanes;
+    bool share_sums;
     int order;
     auto operator<=>(const Key&) const = default;
   };

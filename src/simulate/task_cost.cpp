@@ -179,7 +179,7 @@ class Costing {
     const auto parts = [](int extent, int step) { return (extent + step - 1) / step; };
     const int n = partition_.local(p.n);
     const int columns = parts(n, shape->n_max);
-    cost.instructions = parts(partition_.local(p.m), shape->m) * columns * parts(partition_.extent(p.k), shape->k);
+    cost.instructions = parts(partition_.local(p.m), shape->m) * columns * parts(partition_.local(p.k), shape->k);
     const bool registers = assignment_.products.at(id).a_in_registers;
     // Narrow products wait for their operands from shared memory.
     const double words = (registers ? 0 : shape->m) + static_cast<double>(n) / columns;

@@ -59,7 +59,7 @@ class Trips {
   double origin(AxisId a) const {
     const double tile = partition_.extent(a);
     const double start = std::floor(share_ * std::ceil(size(a) / tile)) * tile;
-    return a == partition_.row && lane_ >= 0 ? start + lane_ * partition_.local(a) : start;
+    return a == partition_.split && lane_ >= 0 ? start + lane_ * partition_.local(a) : start;
   }
 
   double size(AxisId a) const {
