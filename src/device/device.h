@@ -131,9 +131,37 @@ struct Latency {
   double shared_load = 0;
   double shared_store = 0;
   double shuffle = 0;
-  double arithmetic = 0;  // dependent fp32 operation
-  double special = 0;     // dependent special function
-  double mma = 0;         // what a lone group of mma and its wait cost above its tensor cycles
+  double arithmetic = 0;   // dependent fp32 operation
+  double special = 0;      // dependent special function
+  double mma = 0;          // what a lone group of mma and its wait cost above its tensor cycles
+  double last_result = 0;  // of much arithmetic: from its last instruction's issue, at most
+};
+
+// How much of their rates the units reach at work.
+struct Throughput {
+  double tensor_share = 0;     // of the tensor unit's rate at the burst clock
+  double operand_share = 0;    // a product and the way of its operands: of the shorter, what adds to the longer
+  double lane_share = 0;       // of the arithmetic units, what one lane can use
+  double all_lanes_share = 0;  // what all lanes together can
+  double joined_share = 0;     // of what sTasks in a row could gain by running at once
+  double l2_alone_factor = 0;  // what one execution unit gets from L2, over its share of what all get
+};
+
+// What an iteration of a loop costs beside its tasks.
+struct Iteration {
+  double wait_cycles = 0;
+  double work_cycles = 0;          // of arithmetic, which lanes share
+  double overlap_wait_cycles = 0;  // more, for each further iteration that runs at once
+  double overlap_work_cycles = 0;
+};
+
+// What a work item costs beside its lanes' time.
+struct WorkItem {
+  double direct_store_cycles = 0;   // results stored by threads: longer than through the copy engine
+  double staged_store_share = 0;    // results stored by the copy engine: of the cycles, what holds no lane
+  double early_load_share = 0;      // of a bulk load's latency, where the next item's loads are under way already
+  double hidden_share = 0;          // of what is not the limit: what still costs
+  double uncoordinated_factor = 0;  // time with several blocks on an execution unit that nothing coordinates
 };
 
 struct Barriers {
@@ -157,6 +185,8 @@ struct Memory {
   std::int64_t dram_bytes = 0;
   int shared_banks = 0;
   int shared_bank_bytes = 0;
+  int line_bytes = 0;        // of global memory, moved at once
+  double l2_band_share = 0;  // of L2, what may be filled by tiles that are walked together
 };
 
 // Registers a thread may have, by role, when one block fills the execution unit. All numbers per thread.
@@ -189,6 +219,8 @@ struct Cluster {
   int blocks_max = 0;            // that every device of the architecture takes; 1: no clusters
   bool multicast = false;        // one bulk load can fill the same place in several blocks
   bool remote_barriers = false;  // a block may arrive on another's barrier
+  double cost_factor = 0;        // time of blocks that wait for each other
+  double pays_above = 0;         // clusters are worth a try where L2 is busy so many times as long as a work item takes
 };
 
 // What bulk copies demand of addresses and shapes.
@@ -211,6 +243,17 @@ struct Assembler {
   int parameter_bytes_max = 0;           // kernel parameters, tensor maps included
   int mma_groups_across_iterations = 0;  // that a loop may leave in flight over its back edge without serialising
   int mma_groups_outstanding_max = 0;    // that a wait can count
+  int address_registers = 0;             // of a thread, for counters, addresses and loop bounds beside the values
+  int overlap_registers = 0;             // that two iterations at once need more
+  int mma_registers = 0;                 // that a product needs at launch beside its accumulator
+};
+
+// What faults of machine code add to a kernel's time, as multiples of it.
+struct Faults {
+  double serialised = 0;             // products that wait for each other
+  double ignored_budget = 0;         // registers that are not moved between the roles
+  double spilled = 0;                // the first spilled register
+  double spilled_bytes_as_time = 0;  // spilled bytes that add the whole time once
 };
 
 // Operand classes of map functions: types of a class cost the same.
@@ -249,11 +292,15 @@ struct Device {
   std::array<ResourceRate, resource_count> resources;
   std::vector<Interference> interference;
   Latency latency;
+  Throughput throughput;
+  Iteration iteration;
+  WorkItem work_item;
   Barriers barriers;
   Cluster cluster;
   BulkCopy bulk_copy;
   Launch launch;
   Assembler assembler;
+  Faults faults;
 
   // Per element; indexed by OperandClass, then Function. Empty where the class has no such function.
   std::array<std::vector<std::optional<Demand>>, operand_class_count> functions;

@@ -118,6 +118,8 @@ void read_memory(TableReader& reader, Memory& out) {
   reader.integer("dram_bytes", out.dram_bytes);
   reader.integer("shared_banks", out.shared_banks, 1);
   reader.integer("shared_bank_bytes", out.shared_bank_bytes, 1);
+  reader.integer("line_bytes", out.line_bytes, 1);
+  reader.share("l2_band_share", out.l2_band_share);
 }
 
 void read_unit(TableReader& reader, Unit& out) {
@@ -174,6 +176,31 @@ void read_latency(TableReader& reader, Latency& out) {
   reader.number("arithmetic", out.arithmetic);
   reader.number("special", out.special);
   reader.number("mma", out.mma);
+  reader.number("last_result", out.last_result);
+}
+
+void read_throughput(TableReader& reader, Throughput& out) {
+  reader.share("tensor_share", out.tensor_share, Least::above_zero);
+  reader.share("operand_share", out.operand_share);
+  reader.share("lane_share", out.lane_share, Least::above_zero);
+  reader.share("all_lanes_share", out.all_lanes_share, Least::above_zero);
+  reader.share("joined_share", out.joined_share);
+  reader.number("l2_alone_factor", out.l2_alone_factor, Least::one);
+}
+
+void read_iteration(TableReader& reader, Iteration& out) {
+  reader.number("wait_cycles", out.wait_cycles);
+  reader.number("work_cycles", out.work_cycles);
+  reader.number("overlap_wait_cycles", out.overlap_wait_cycles);
+  reader.number("overlap_work_cycles", out.overlap_work_cycles);
+}
+
+void read_work_item(TableReader& reader, WorkItem& out) {
+  reader.number("direct_store_cycles", out.direct_store_cycles);
+  reader.share("staged_store_share", out.staged_store_share);
+  reader.share("early_load_share", out.early_load_share);
+  reader.share("hidden_share", out.hidden_share);
+  reader.number("uncoordinated_factor", out.uncoordinated_factor, Least::one);
 }
 
 void read_barriers(TableReader& reader, Barriers& out) {
@@ -189,6 +216,14 @@ void read_barriers(TableReader& reader, Barriers& out) {
   reader.number("cluster_sync_cycles", out.cluster_sync_cycles);
 }
 
+void read_cluster(TableReader& reader, Cluster& out) {
+  reader.integer("blocks_max", out.blocks_max, 1);
+  reader.boolean("multicast", out.multicast);
+  reader.boolean("remote_barriers", out.remote_barriers);
+  reader.number("cost_factor", out.cost_factor, Least::one);
+  reader.number("pays_above", out.pays_above);
+}
+
 void read_bulk_copy(TableReader& reader, BulkCopy& out) {
   reader.integer("rank_max", out.rank_max);
   reader.integer("box_extent_max", out.box_extent_max);
@@ -196,6 +231,22 @@ void read_bulk_copy(TableReader& reader, BulkCopy& out) {
   reader.integer("stride_alignment", out.stride_alignment, 1);
   reader.integer("shared_alignment", out.shared_alignment, 1);
   reader.integers("swizzle_bytes", out.swizzle_bytes, 1);
+}
+
+void read_assembler(TableReader& reader, Assembler& out) {
+  reader.integer("parameter_bytes_max", out.parameter_bytes_max);
+  reader.integer("mma_groups_across_iterations", out.mma_groups_across_iterations);
+  reader.integer("mma_groups_outstanding_max", out.mma_groups_outstanding_max);
+  reader.integer("address_registers", out.address_registers);
+  reader.integer("overlap_registers", out.overlap_registers);
+  reader.integer("mma_registers", out.mma_registers);
+}
+
+void read_faults(TableReader& reader, Faults& out) {
+  reader.number("serialised", out.serialised);
+  reader.number("ignored_budget", out.ignored_budget);
+  reader.number("spilled", out.spilled);
+  reader.number("spilled_bytes_as_time", out.spilled_bytes_as_time, Least::above_zero);
 }
 
 // Which functions a class must describe: all that take and give its type.
@@ -271,23 +322,19 @@ void read_conversions(TableReader& reader, Findings& findings, Device& out) {
 
 void read_limits(TableReader& root, Findings& findings, Device& out) {
   in_table(root, findings, "latency", "[latency]", [&](TableReader& r) { read_latency(r, out.latency); });
+  in_table(root, findings, "throughput", "[throughput]", [&](TableReader& r) { read_throughput(r, out.throughput); });
+  in_table(root, findings, "iteration", "[iteration]", [&](TableReader& r) { read_iteration(r, out.iteration); });
+  in_table(root, findings, "work_item", "[work_item]", [&](TableReader& r) { read_work_item(r, out.work_item); });
   in_table(root, findings, "barriers", "[barriers]", [&](TableReader& r) { read_barriers(r, out.barriers); });
-  in_table(root, findings, "cluster", "[cluster]", [&](TableReader& r) {
-    r.integer("blocks_max", out.cluster.blocks_max, 1);
-    r.boolean("multicast", out.cluster.multicast);
-    r.boolean("remote_barriers", out.cluster.remote_barriers);
-  });
+  in_table(root, findings, "cluster", "[cluster]", [&](TableReader& r) { read_cluster(r, out.cluster); });
   in_table(root, findings, "bulk_copy", "[bulk_copy]", [&](TableReader& r) { read_bulk_copy(r, out.bulk_copy); });
   in_table(root, findings, "launch", "[launch]", [&](TableReader& r) {
     r.number("kernel_microseconds", out.launch.kernel_microseconds);
     r.number("block_cycles", out.launch.block_cycles);
     r.number("next_work_cycles", out.launch.next_work_cycles);
   });
-  in_table(root, findings, "assembler", "[assembler]", [&](TableReader& r) {
-    r.integer("parameter_bytes_max", out.assembler.parameter_bytes_max);
-    r.integer("mma_groups_across_iterations", out.assembler.mma_groups_across_iterations);
-    r.integer("mma_groups_outstanding_max", out.assembler.mma_groups_outstanding_max);
-  });
+  in_table(root, findings, "assembler", "[assembler]", [&](TableReader& r) { read_assembler(r, out.assembler); });
+  in_table(root, findings, "faults", "[faults]", [&](TableReader& r) { read_faults(r, out.faults); });
 }
 
 void read_units(TableReader& root, Findings& findings, Device& out) {

@@ -65,16 +65,29 @@ void TableReader::complain(std::string_view key, std::string message, std::strin
   findings_.add(node != nullptr ? node->source() : table_.source(), std::move(message), std::move(hint));
 }
 
-void TableReader::number(std::string_view key, double& out, Least least) {
-  const std::string_view expected = least == Least::zero ? "a number, 0 or more" : "a number above 0";
+void TableReader::number_within(std::string_view key, double& out, Least least, double most,
+                                std::string_view expected) {
   const toml::node* node = find(key, expected);
   if (node == nullptr) return;
   const auto value = node->is_number() ? node->value<double>() : std::nullopt;
-  if (!value || !std::isfinite(*value) || *value < 0 || (least == Least::above_zero && *value == 0)) {
+  const double smallest = least == Least::one ? 1 : 0;
+  if (!value || !std::isfinite(*value) || *value < smallest || *value > most ||
+      (least == Least::above_zero && *value == 0)) {
     wrong(key, *node, expected);
     return;
   }
   out = *value;
+}
+
+void TableReader::number(std::string_view key, double& out, Least least) {
+  const std::string_view expected = least == Least::zero  ? "a number, 0 or more"
+                                    : least == Least::one ? "a number, 1 or more"
+                                                          : "a number above 0";
+  number_within(key, out, least, std::numeric_limits<double>::infinity(), expected);
+}
+
+void TableReader::share(std::string_view key, double& out, Least least) {
+  number_within(key, out, least, 1, least == Least::zero ? "a number from 0 to 1" : "a number above 0, 1 at most");
 }
 
 void TableReader::integer(std::string_view key, std::int64_t& out, std::int64_t least) {

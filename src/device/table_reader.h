@@ -26,8 +26,9 @@ class TableReader {
   TableReader(const toml::table& table, std::string path, Findings& findings)
       : table_(table), path_(std::move(path)), findings_(findings) {}
 
-  enum class Least : std::uint8_t { zero, above_zero };
+  enum class Least : std::uint8_t { zero, above_zero, one };
   void number(std::string_view key, double& out, Least least = Least::zero);
+  void share(std::string_view key, double& out, Least least = Least::zero);  // 1 at most
   void integer(std::string_view key, std::int64_t& out, std::int64_t least = 0);
   void integer(std::string_view key, int& out, int least = 0);
   void boolean(std::string_view key, bool& out);
@@ -51,6 +52,7 @@ class TableReader {
  private:
   const toml::node* find(std::string_view key, std::string_view expected);
   void wrong(std::string_view key, const toml::node& node, std::string_view expected);
+  void number_within(std::string_view key, double& out, Least least, double most, std::string_view expected);
 
   const toml::table& table_;
   std::string path_;

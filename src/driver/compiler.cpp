@@ -83,11 +83,11 @@ runtime::CompileRequest assembly_of(const Built& built, const device::Device& de
 }
 
 // By what factor the faults of its machine code slow a kernel down, about; 1: there are none.
-double slowdown(const runtime::AssemblerReport& report) {
-  constexpr double bytes = 5000;  // spilled, that double the time
+double slowdown(const runtime::AssemblerReport& report, const device::Faults& faults) {
   const double spilled = std::max(report.spill_store_bytes, report.spill_load_bytes);
-  return 1 + (report.serialised ? 1 : 0) + (report.ignored_register_budget ? 0.5 : 0) +
-         (report.spills() ? 0.01 + spilled / bytes : 0);
+  return 1 + (report.serialised ? faults.serialised : 0) +
+         (report.ignored_register_budget ? faults.ignored_budget : 0) +
+         (report.spills() ? faults.spilled + spilled / faults.spilled_bytes_as_time : 0);
 }
 
 std::string fault_of(const runtime::AssemblerReport& report) {
@@ -384,7 +384,9 @@ class Compilation {
     const double us = built_[i].candidate.predicted_us;
     return us > 0 ? us : unknown;
   }
-  [[nodiscard]] double cost_of(std::size_t i) const { return predicted(i) * slowdown((*assembled_[i])->kernel.report); }
+  [[nodiscard]] double cost_of(std::size_t i) const {
+    return predicted(i) * slowdown((*assembled_[i])->kernel.report, request_.device.faults);
+  }
 
   // For sizes that the winner cannot take.
   Result<void> add_fallback(const runtime::Nvrtc& nvrtc, std::size_t winner) {

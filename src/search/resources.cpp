@@ -145,7 +145,7 @@ int band_for_l2(const task::Graph& graph, const partition::Partition& partition,
     }
     bytes += part;
   }
-  const double fit = static_cast<double>(device.memory.l2_bytes) / 2 / std::max(1.0, bytes);
+  const double fit = static_cast<double>(device.memory.l2_bytes) * device.memory.l2_band_share / std::max(1.0, bytes);
   if (fit >= static_cast<double>(tiles)) return 0;
   return static_cast<int>(partition::even_band(tiles, static_cast<std::int64_t>(fit)));
 }

@@ -22,7 +22,7 @@ struct SharedNeed {
                                      const schedule::Program& program);
 
 // How many tiles of the even axes are walked together, so that what all tiles of the uneven ones load of them stays in
-// half of L2; 0: all, also where their number is not known.
+// the device's share of L2 for it; 0: all, also where their number is not known.
 [[nodiscard]] int band_for_l2(const task::Graph& graph, const partition::Partition& partition,
                               const device::Device& device);
 

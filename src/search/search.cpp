@@ -18,20 +18,8 @@ using schedule::Overlap;
 
 namespace {
 
-constexpr int address_registers = 20;  // counters, addresses, loop bounds beside the values
-constexpr int overlap_registers = 16;  // what can be reused less where two iterations run at once
-// One instruction of a product needs its accumulator and these, of what a thread has before budgets are moved.
-constexpr int instruction_registers = 26;
-constexpr std::int64_t barrier_bytes = 2048;
+constexpr std::int64_t barrier_bytes = 2048;  // room for the barriers that lowering adds
 constexpr int depth_limit = 4;
-// Blocks that share a unit by chance overlap worse than lanes that are scheduled; measured on an H200.
-constexpr double uncoordinated = 1.6;
-constexpr double cluster_cost = 1.04;  // blocks that wait for each other
-// Products near the limit of L2 gain nothing from copying for each other, measured on an H200: only what is far past
-// it.
-constexpr double clusters_pay = 1.25;
-constexpr double staged_share = 0.5;          // of a store's cycles that no longer hold the lane
-constexpr double direct_store_cycles = 3700;  // longer than through the copy engine; measured on an H200
 
 class Ranking {
  public:
@@ -196,8 +184,8 @@ class Ranking {
       const auto other = schedule::greedy(graph_, cut, assignment, weaker);
       if (other && schedule::print(graph_, *other) == schedule::print(graph_, *program)) return;
     }
-    candidate.registers =
-        live_registers(graph_, cut, assignment, *program) + address_registers + (stages > 1 ? overlap_registers : 0);
+    candidate.registers = live_registers(graph_, cut, assignment, *program) + device_.assembler.address_registers +
+                          (stages > 1 ? device_.assembler.overlap_registers : 0);
     SharedNeed need = shared_need(graph_, assignment, *program);
     if (staged) need.fixed += staged_bytes(cut, graph_.root);
     need.fixed += handed_bytes(cut);
@@ -206,7 +194,9 @@ class Ranking {
     candidate.shared_bytes = need.fixed + std::max(1, depth) * need.per_depth;
     note_least(candidate);
     if (room < 0 || depth < stages || candidate.registers > register_limit(cut)) return;
-    if (widest_accumulator(assignment) + instruction_registers > device_.registers.per_unit / threads_of(cut)) return;
+    // One instruction of a product needs its registers before budgets are moved.
+    if (widest_accumulator(assignment) + device_.assembler.mma_registers > device_.registers.per_unit / threads_of(cut))
+      return;
     candidate.schedule.depth = depth;
     program = schedule::greedy(graph_, cut, assignment, candidate.schedule);
     predict(candidate, cut, assignment, *program);
@@ -285,13 +275,14 @@ class Ranking {
     }
     // The next work item's tiles are under way already, unless those of this one still hold their only slot.
     if (cut.choice.order != Order::single && (candidate.schedule.outer > 1 || !fills_outside_loops(program)))
-      per_item -= 0.9 * device_.latency.bulk_load;
-    if (cut.has_products && !candidate.schedule.staged_stores) per_item += direct_store_cycles * graph_.walk.length;
+      per_item -= device_.work_item.early_load_share * device_.latency.bulk_load;
+    if (cut.has_products && !candidate.schedule.staged_stores)
+      per_item += device_.work_item.direct_store_cycles * graph_.walk.length;
     if (candidate.schedule.staged_stores) {  // the copy engine stores while the next tile is computed
       const simulate::TaskCosts costs = simulate::task_costs(graph_, cut, assignment, device_);
       for (std::size_t t = 0; t < graph_.tasks.size(); ++t) {
         if (graph_.tasks[t].kind == task::TaskKind::store)
-          per_item -= staged_share * costs.tasks[t].cycles * graph_.walk.length;
+          per_item -= device_.work_item.staged_store_share * costs.tasks[t].cycles * graph_.walk.length;
       }
     }
     if (cut.sums) {  // the first lane reads what the others write, 8 bytes a thread at a time
@@ -300,8 +291,8 @@ class Ranking {
       moves = moves * (static_cast<double>(handed_bytes(cut)) / 8);
       per_item += graph_.walk.length * (device_.bound_cycles(moves) + 2 * device_.barriers.named_cycles);
     }
-    if (cut.choice.cluster > 1) per_item *= cluster_cost;
-    copies_limit_ = copies_limit_ || timeline.busy[device::Resource::l2] > clusters_pay * per_item;
+    if (cut.choice.cluster > 1) per_item *= device_.cluster.cost_factor;
+    copies_limit_ = copies_limit_ || timeline.busy[device::Resource::l2] > device_.cluster.pays_above * per_item;
     const double busy = device_.bound_cycles(timeline.demand);
     const double units = device_.execution_units;
     const double slots = units * together;
@@ -309,8 +300,9 @@ class Ranking {
     const double clock = device_.clock.burst_ghz * 1e3;  // cycles in a microsecond
     // What is not the limit still costs a little where it cannot hide.
     const double limit = std::max(per_item, busy * together);
-    double compute = waves * (limit + 0.03 * std::min(per_item, busy * together)) / clock;
-    if (cut.has_products && together > 1) compute *= uncoordinated;
+    double compute = waves * (limit + device_.work_item.hidden_share * std::min(per_item, busy * together)) / clock;
+    // Blocks that share a unit by chance overlap worse than lanes that are scheduled.
+    if (cut.has_products && together > 1) compute *= device_.work_item.uncoordinated_factor;
     const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
     double tensors = 0;
     for (const kernel::Tensor& t : graph_.kernel.tensors) tensors += tensor_bytes(t);

@@ -20,13 +20,6 @@ namespace {
 // How often a guarded statement is taken to run: guards exist to be false most of the time.
 constexpr double guard_share = 0.25;
 constexpr int threads = layout::threads_of_group;
-constexpr int line_bytes = 128;
-// What the power limit leaves of the tensor cores' rate at the burst clock: the best products reach 780 of 989 TFLOP/s.
-constexpr double tensor_share = 0.97;
-// Operands that stream from shared memory hold the tensor core up now and then, though both could go at once.
-constexpr double operand_share = 0.22;
-// One execution unit gets more from L2 than its share of what all get together, and they seldom all ask at once.
-constexpr double alone_at_l2 = 3;
 
 std::size_t at(auto id) { return static_cast<std::size_t>(id.index); }
 
@@ -137,13 +130,13 @@ class Costing {
     cost.bytes = tile_bytes(*t.writes, true);
     cost.demand[Resource::l2] = cost.bytes;
     cost = finish(cost);
-    cost.cycles /= alone_at_l2;
+    cost.cycles /= device_.throughput.l2_alone_factor;
     cost.latency = device_.latency.bulk_load;
     const partition::SharedTile& tile = *assignment_[*t.writes].shared;
     // A box is as wide as the swizzle; one narrower than a line of memory moves it no faster.
     const int row = tile.cols * bits(kernel_[*t.writes].type) / 8;
-    const int box = std::min(line_bytes, row & -row);
-    if (tile.rows > 1) cost.cycles *= static_cast<double>(line_bytes) / box;
+    const int box = std::min(device_.memory.line_bytes, row & -row);
+    if (tile.rows > 1) cost.cycles *= static_cast<double>(device_.memory.line_bytes) / box;
     cost.instructions = std::max(1, row / box);
     const device::Unit* unit = device_.unit(device::UnitKind::copy);
     cost.issue = cost.instructions * (unit == nullptr ? 1 : unit->issue_cycles);
@@ -185,8 +178,9 @@ class Costing {
     const double words = (registers ? 0 : shape->m) + static_cast<double>(n) / columns;
     const double operands = words * shape->k * bits(type) / 8 / device_.rate_per_cycle(Resource::shared_memory);
     const double tensor = shape->cycles(n, registers) / columns;
-    const double each = std::max(tensor, operands) + operand_share * std::min(tensor, operands);
-    cost.cycles = cost.instructions * each / tensor_share;
+    // Operands that stream from shared memory hold the tensor core up now and then, though both could go at once.
+    const double each = std::max(tensor, operands) + device_.throughput.operand_share * std::min(tensor, operands);
+    cost.cycles = cost.instructions * each / device_.throughput.tensor_share;
     cost.demand[Resource::tensor] = cost.cycles;
     cost.latency = device_.latency.mma;
     const device::Unit* unit = device_.unit(device::UnitKind::tensor);

@@ -17,16 +17,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double tolerance = 1e-6;
-// Of the arithmetic units: what one lane can use, with a warp on each scheduler and its latencies to wait for; and what
-// all lanes together can. Fitted, like the cycles below, to measurements of kernels of many shapes on an H200.
-constexpr double lane_share = 0.5;
-constexpr double all_lanes_share = 0.75;
-// An iteration of a loop, beside its tasks: waiting, and arithmetic that lanes share. More where two iterations
-// overlap: operands move, waits are held in place.
-constexpr double iteration_cycles = 150;
-constexpr double iteration_work = 45;
-constexpr double overlap_cycles = 40;
-constexpr double overlap_work = 110;
+constexpr double slowest_tensor = 0.05;                        // share of its rate: whatever slows it, time goes on
 constexpr std::size_t no_span = static_cast<std::size_t>(-1);  // work that is no sTask's
 
 // A group of products in the tensor core's queues.
@@ -124,7 +115,7 @@ class Engine {
   }
 
   // sTasks that run one after the other are one stretch of code. At best, what limits it is the unit with the most to
-  // do in all; what depends on each other keeps it half-way there.
+  // do in all; what depends on each other keeps it from a part of that gain.
   void join_neighbours() {
     std::vector<Step>& steps = traces_.computer;
     for (std::size_t begin = 0; begin < steps.size();) {
@@ -140,7 +131,9 @@ class Engine {
       for (const Resource r : device::all_resources()) {
         if (r != Resource::dram && std::isfinite(busy[r])) together = std::max(together, busy[r]);
       }
-      for (std::size_t i = begin; i < end && apart > 0; ++i) steps[i].share = (together + apart) / (2 * apart);
+      const double gained = device_.throughput.joined_share;
+      for (std::size_t i = begin; i < end && apart > 0; ++i)
+        steps[i].share = (gained * together + (1 - gained) * apart) / apart;
       begin = std::max(end, begin + 1);
     }
   }
@@ -196,8 +189,8 @@ class Engine {
       case Step::Kind::begin:
         if (lane.index == static_cast<int>(lanes_.size()) - 1)
           begins_[static_cast<std::size_t>(s.index)].push_back(now_);
-        lane.ready = now_ + iteration_cycles + (s.stages - 1) * overlap_cycles;
-        lane.work = iteration_work + (s.stages - 1) * overlap_work;
+        lane.ready = now_ + device_.iteration.wait_cycles + (s.stages - 1) * device_.iteration.overlap_wait_cycles;
+        lane.work = device_.iteration.work_cycles + (s.stages - 1) * device_.iteration.overlap_work_cycles;
         lane.ports = 0;
         lane.span = no_span;
         break;
@@ -308,7 +301,8 @@ class Engine {
 
   // How fast the arithmetic of each working lane goes.
   double work_rate() const {
-    return std::min(lane_share, all_lanes_share / static_cast<double>(std::max<std::size_t>(1, working())));
+    const auto lanes = static_cast<double>(std::max<std::size_t>(1, working()));
+    return std::min(device_.throughput.lane_share, device_.throughput.all_lanes_share / lanes);
   }
 
   double tensor_rate() const {
@@ -316,7 +310,7 @@ class Engine {
     for (const Lane& lane : lanes_) {
       if (lane.work > 0) ports += lane.ports * work_rate();
     }
-    return std::max(0.05, 1 - slowing_ * ports);
+    return std::max(slowest_tensor, 1 - slowing_ * ports);
   }
 
   double next_event() const {
@@ -363,7 +357,7 @@ class Engine {
       if (lane.span == no_span) continue;
       // The last results of a long sTask arrive later than their last instruction is issued.
       const Span& span = result_.spans[lane.span];
-      lane.ready = std::max(lane.ready, now_ + std::min(20.0, span.end - span.start));
+      lane.ready = std::max(lane.ready, now_ + std::min(device_.latency.last_result, span.end - span.start));
       result_.spans[lane.span].end = lane.ready;
     }
     if (active && groups_[*active].left <= tolerance) {
@@ -464,7 +458,7 @@ class Engine {
   double now_ = 0;
   double copy_free_ = 0;
   double slowing_ = 0;
-  int queue_depth_ = 8;
+  int queue_depth_ = 0;
   Timeline result_;
 };
 

@@ -98,8 +98,9 @@ TEST(DeviceErrors, EachFieldOfAnotherTypeIsNamedAtItsLine) {
 
 TEST(DeviceErrors, EachTableThatIsMissingIsNamed) {
   for (const std::string table :
-       {"clock", "threads", "registers", "memory", "units", "mma", "resources", "interference", "latency", "barriers",
-        "cluster", "bulk_copy", "launch", "assembler", "functions", "conversions", "moves"}) {
+       {"clock",        "threads", "registers",  "memory",    "units",     "mma",         "resources",
+        "interference", "latency", "throughput", "iteration", "work_item", "barriers",    "cluster",
+        "bulk_copy",    "launch",  "assembler",  "faults",    "functions", "conversions", "moves"}) {
     std::vector<Line> rest;
     for (const Line& line : lines_of("h100")) {
       const bool inside = line.table.starts_with("[" + table + "]") || line.table.starts_with("[[" + table + "]]") ||
@@ -178,6 +179,18 @@ TEST(DeviceErrors, NumbersOutOfRange) {
               HasSubstr("expected an integer, 2147483647 at most"));
   EXPECT_THAT(error_of(with("burst_ghz", "burst_ghz = nan")), HasSubstr("expected a number above 0"));
   EXPECT_THAT(error_of(with("burst_ghz", "burst_ghz = inf")), HasSubstr("expected a number above 0"));
+  EXPECT_THAT(error_of(with("tensor_share", "tensor_share = 0")),
+              HasSubstr("'tensor_share' in [throughput] is 0 (an integer): expected a number above 0, 1 at most"));
+  EXPECT_THAT(error_of(with("lane_share", "lane_share = 1.01")), HasSubstr("expected a number above 0, 1 at most"));
+  EXPECT_THAT(error_of(with("hidden_share", "hidden_share = 3")), HasSubstr("expected a number from 0 to 1"));
+  EXPECT_THAT(error_of(with("hidden_share", "hidden_share = -0.1")), HasSubstr("expected a number from 0 to 1"));
+  EXPECT_THAT(error_of(with("l2_band_share", "l2_band_share = nan")), HasSubstr("expected a number from 0 to 1"));
+  EXPECT_THAT(error_of(with("uncoordinated_factor", "uncoordinated_factor = 0.5")),
+              HasSubstr("'uncoordinated_factor' in [work_item] is 0.5 (a number): expected a number, 1 or more"));
+  EXPECT_THAT(error_of(with("cost_factor", "cost_factor = inf")), HasSubstr("expected a number, 1 or more"));
+  EXPECT_THAT(error_of(with("spilled_bytes_as_time", "spilled_bytes_as_time = 0")),
+              HasSubstr("expected a number above 0"));
+  EXPECT_THAT(error_of(with("line_bytes", "line_bytes = 0")), HasSubstr("expected an integer, 1 or more"));
   EXPECT_THAT(error_of(with("swizzle_bytes", "swizzle_bytes = [32, \"64\"]")), HasSubstr("an array of integers"));
   EXPECT_THAT(error_of(with("name = \"h100\"", "name = \"\"")), HasSubstr("a string that is not empty"));
 }
