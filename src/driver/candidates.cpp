@@ -17,7 +17,8 @@ constexpr std::array<std::string_view, 3> order_names = {"single", "persistent",
 constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::array<std::string_view, 2> share_names = {"rows", "sums"};
 constexpr std::string_view known_keys =
-    "row, column, stream, element, lanes, share, overlap, depth, outer, turns, staged, order, raster, band, cluster, walk, "
+    "row, column, stream, element, lanes, share, overlap, depth, outer, turns, staged, order, raster, band, cluster, "
+    "walk, "
     "pass, bulk";
 
 std::optional<int> number(const std::string& text) {

@@ -138,7 +138,10 @@ void Facts::scan(const Block& block, RoleId role) {
     }
     if (const auto* load = std::get_if<LoadShared>(&instr.op)) {
       const Buffer& buffer = program_[load->source.buffer];
-      if (buffer.ring.valid()) rings_[at(buffer.ring.index)].arrivals_per_release = 4;
+      if (buffer.ring.valid()) {
+        rings_[at(buffer.ring.index)].arrivals_per_release = 4;
+        rings_[at(buffer.ring.index)].read_by_threads = true;
+      }
     }
     if (const auto* release = std::get_if<RingRelease>(&instr.op))
       if (program_[role].kind == RoleKind::copier && of(role).width == Width::warpgroup)
@@ -147,8 +150,8 @@ void Facts::scan(const Block& block, RoleId role) {
   if (program_[role].kind == RoleKind::computer) scan_meetings(block);
 }
 
-// Between the wait for a slot and its release only a product brings the warps of a group together: it runs when all four
-// have issued it. One that stands under a condition, or in a loop that may be empty, does not count.
+// Between the wait for a slot and its release only a product brings the warps of a group together: it runs when all
+// four have issued it. One that stands under a condition, or in a loop that may be empty, does not count.
 void Facts::scan_meetings(const Block& block) {
   std::vector<bool> waited(program_.rings.size());
   std::vector<bool> met(program_.rings.size());

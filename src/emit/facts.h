@@ -26,6 +26,7 @@ struct RoleFacts {
 struct RingFacts {
   bool committed = false;        // some role arrives on `full` by RingCommit
   int arrivals_per_release = 1;  // 4: each warp of a reader arrives by itself
+  bool read_by_threads = false;
   int arrivals_per_commit = 1;
 };
 

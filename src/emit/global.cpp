@@ -117,11 +117,6 @@ void each_quad(Emission& emission, FragmentId id, const Visit& visit) {
       }
 }
 
-std::string vector_at(Emission& emission, const Access& access, const Site& site, std::string_view type) {
-  return fmt::format("*reinterpret_cast<{}*>({} + {})", type, emission.name(access.tensor),
-                     global_offset(emission, access, site));
-}
-
 void store_quads(Emission& emission, const StoreGlobal& store) {
   each_quad(emission, store.source, [&](const std::vector<int>& registers, const Site& site) {
     std::vector<std::string> words;
@@ -132,14 +127,16 @@ void store_quads(Emission& emission, const StoreGlobal& store) {
     const std::string all = fmt::format("{}, {}, {}, {}", words[0], words[1], words[2], words[3]);
     emission.out.format("{}({}, lane);", emission.helpers.use("transpose_quad"), all);
     guarded(emission, guard_text(emission, store.target, site),
-            fmt::format("{} = make_uint4({});", vector_at(emission, store.target, site, "uint4"), all));
+            fmt::format("{}({} + {}, {});", emission.helpers.use("store_global_16_bytes"),
+                        emission.name(store.target.tensor), global_offset(emission, store.target, site), all));
   });
 }
 
 void load_quads(Emission& emission, const LoadGlobal& load) {
   each_quad(emission, load.target, [&](const std::vector<int>& registers, const Site& site) {
     const std::string words = emission.names.local("words");
-    std::string text = vector_at(emission, load.source, site, "const uint4");
+    std::string text = fmt::format("*reinterpret_cast<const uint4*>({} + {})", emission.name(load.source.tensor),
+                                   global_offset(emission, load.source, site));
     if (const std::string guard = guard_text(emission, load.source, site); !guard.empty())
       text = fmt::format("{} ? {} : uint4{{}}", guard, text);
     emission.out.format("const uint4 {} = {};", words, text);

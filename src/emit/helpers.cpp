@@ -259,6 +259,12 @@ constexpr std::array kHelpers = {
   return value;
 }
 )"},
+    // By itself the compiler may store word by word, where the words come from an exchange.
+    Helper{"store_global_16_bytes", "",
+           DEVICE R"(void store_global_16_bytes(void* address, unsigned a, unsigned b, unsigned c, unsigned d) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+)"},
     Helper{"store_shared_8_bytes", "", DEVICE R"(void store_shared_8_bytes(unsigned address, uint2 value) {
   asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(value.x), "r"(value.y) : "memory");
 }

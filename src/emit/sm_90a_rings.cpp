@@ -87,6 +87,8 @@ void Sm90a::write(const RingWait& op) {
               bare(phase(op.ring, op.lag)));
 }
 
+// The copy engine may fill the slot as soon as the last arrival is seen. An arrival overtakes loads that are still
+// under way, unless they are fenced against the engine's writes.
 void Sm90a::write(const RingRelease& op) {
   const int arrivals = emission_.facts.of(op.ring).arrivals_per_release;
   const bool group = emission_.role.width == Width::warpgroup;
@@ -94,6 +96,8 @@ void Sm90a::write(const RingRelease& op) {
   const int count = each_warp ? 1 : arrivals;
   const std::string barrier = empty(op.ring, op.lag);
   const bool multicast = program_[op.ring].multicast && program_.cluster > 1;
+  if (program_[op.ring].bytes > 0 && emission_.facts.of(op.ring).read_by_threads)
+    out_.format("{}();", emission_.helpers.use("fence_async"));
   if (each_warp) out_.line("__syncwarp();");
   if (!multicast) {
     const std::string arrive = count == 1

@@ -8,7 +8,8 @@ namespace pipethreader::lower {
 // What all lanes hold alike, or the first one alone, the first stores.
 void Lowerer::store(const task::Task& task, Block& block) {
   const ValueId value = kernel_[std::get<kernel::Store>(kernel_[task.statement].node).expr].value;
-  if (partition_.lanes == 1 || domain_dim(assignment_[value].axes, partition_.split) >= 0) return store_part(task, block);
+  if (partition_.lanes == 1 || domain_dim(assignment_[value].axes, partition_.split) >= 0)
+    return store_part(task, block);
   program::If first;
   first.condition = b_.eq(b_.instance(), b_.constant(0));
   store_part(task, first.then);

@@ -25,7 +25,9 @@ class Finder {
  private:
   bool tiled(AxisId a) const { return graph_.tiled.contains(a); }
 
-  bool has(const std::vector<AxisId>& axes, AxisId a) const { return std::find(axes.begin(), axes.end(), a) != axes.end(); }
+  bool has(const std::vector<AxisId>& axes, AxisId a) const {
+    return std::find(axes.begin(), axes.end(), a) != axes.end();
+  }
 
   // One loop over tiles; around it only loops of single steps, beside it only what a lane does by itself.
   bool outside(const std::vector<task::Node>& nodes) {
@@ -59,7 +61,8 @@ class Finder {
     for (const TaskId id : tasks) {
       if (sums(graph_[id])) {
         const ValueId v = *graph_[id].writes;
-        if (std::find(result_.values.begin(), result_.values.end(), v) == result_.values.end()) result_.values.push_back(v);
+        if (std::find(result_.values.begin(), result_.values.end(), v) == result_.values.end())
+          result_.values.push_back(v);
       }
     }
     if (result_.values.empty()) return false;
@@ -74,7 +77,8 @@ class Finder {
       if (std::any_of(t.reads.begin(), t.reads.end(), partial)) return false;
       if (sums(t)) continue;
       if (partial(*t.writes)) return false;
-      if (!has(graph_.kernel[*t.writes].axes, result_.axis) && t.kind != TaskKind::load && t.kind != TaskKind::map) return false;
+      if (!has(graph_.kernel[*t.writes].axes, result_.axis) && t.kind != TaskKind::load && t.kind != TaskKind::map)
+        return false;
     }
     for (const ValueId v : result_.values) {
       if (starts_at_zero(v)) result_.from_zero.insert(v);

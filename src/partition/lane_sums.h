@@ -15,8 +15,8 @@ namespace pipethreader::partition {
 struct LaneSums {
   kernel::StatementId loop;
   kernel::AxisId axis;
-  std::vector<kernel::ValueId> values;   // partial in every lane until the loop ends
-  std::set<kernel::ValueId> from_zero;   // start at 0 in any case; the others may do so in one lane only
+  std::vector<kernel::ValueId> values;  // partial in every lane until the loop ends
+  std::set<kernel::ValueId> from_zero;  // start at 0 in any case; the others may do so in one lane only
 };
 
 // Nothing where the kernel has no such loop, or does something beside it that takes all lanes.

@@ -23,12 +23,12 @@ enum class Order : std::uint8_t {
 
 // What a candidate chooses; everything else follows.
 struct Choice {
-  int row = 128;       // tile of the axis split over lanes (all lanes together), a multiple of 64 * lanes
-  int column = 128;    // tile of the other parallel axes of products
-  int stream = 64;     // tile of streamed and long reduced axes
-  int lanes = 2;       // computing warpgroups
+  int row = 128;            // tile of the axis split over lanes (all lanes together), a multiple of 64 * lanes
+  int column = 128;         // tile of the other parallel axes of products
+  int stream = 64;          // tile of streamed and long reduced axes
+  int lanes = 2;            // computing warpgroups
   bool share_sums = false;  // each lane takes a part of the streamed axis instead of a part of the rows
-  int element = 1024;  // elements a block's tile has where no product fixes it
+  int element = 1024;       // elements a block's tile has where no product fixes it
   Order order = Order::single;
   int raster = 1;  // row tiles that neighbouring work items walk before the next column tile
   int cluster = 1;

@@ -23,7 +23,7 @@ class KernelsOnGpu : public ::testing::Test {
   }
 
   Compiled compiled(const std::string& file, const std::string& name, const std::vector<kernel::Binding>& dims,
-                    const std::vector<kernel::Binding>& options = {}) {
+                    const std::vector<kernel::Binding>& options = {}, const Forced& forced = {}) {
     CompileRequest request;
     auto kernel = load_kernel(root + "/kernels/" + file, name);
     EXPECT_TRUE(kernel) << kernel.error().format();
@@ -32,6 +32,7 @@ class KernelsOnGpu : public ::testing::Test {
     request.options = options;
     request.device = *device::load_device(root + "/devices/h200.toml");
     request.candidates = 2;
+    request.forced = forced;
     auto result = compile(request, environment_);
     EXPECT_TRUE(result) << file << ": " << result.error().format();
     return std::move(*result);
@@ -39,7 +40,7 @@ class KernelsOnGpu : public ::testing::Test {
 
   // Twice with the same loaded kernel: what a launch leaves behind (counters) must serve the next.
   void expect_right(const Compiled& compiled, const std::vector<kernel::Binding>& sizes, std::uint64_t seed,
-                    const std::vector<oracle::Range>& ranges = {}) {
+                    const std::vector<oracle::Range>& ranges = {}, int launches = 2) {
     std::string what = compiled.plan.kernel;
     for (const auto& s : sizes) what += fmt::format(" {}={}", s.name, s.value);
     const auto all = all_sizes(compiled.kernel, sizes);
@@ -48,7 +49,7 @@ class KernelsOnGpu : public ::testing::Test {
     ASSERT_TRUE(inputs) << what << inputs.error().format();
     auto run = GpuRun::prepare(gpu_, compiled.plan, compiled.kernel, *inputs);
     ASSERT_TRUE(run) << what << run.error().format();
-    for (int launch = 0; launch < 2; ++launch) {
+    for (int launch = 0; launch < launches; ++launch) {
       ASSERT_TRUE(run->poison());
       const auto launched = run->launch(gpu_, runtime::Stream());
       ASSERT_TRUE(launched) << what << launched.error().format();
@@ -129,6 +130,37 @@ TEST_F(KernelsOnGpu, TheRestOfTheLibrary) {
        {{"N", 1}, {"H", 10}, {"W", 12}, {"P", 10}, {"Q", 12}, {"C", 16}, {"F", 24}, {"R", 3}, {"S", 3}}},
   };
   for (const auto& [file, sizes] : all) expect_right(compiled(file, "", sizes), {}, 21);
+}
+
+// Blocks that fill the card and share execution units: memory is slow to answer, and warps of a group come apart.
+TEST_F(KernelsOnGpu, SchedulesUnderLoad) {
+  struct Case {
+    const char* file;
+    Sizes sizes;
+    std::vector<kernel::Binding> options;
+    Forced forced;
+  };
+  const Sizes chunks = {{"B", 1}, {"C", 264}, {"L", 64}, {"H", 8}, {"P", 64}, {"G", 1}, {"N", 128}};
+  const Sizes long_chunks = {{"B", 1}, {"C", 132}, {"L", 256}, {"H", 8}, {"P", 64}, {"G", 1}, {"N", 128}};
+  const Sizes heads = {{"B", 4}, {"H", 16}, {"G", 16}, {"S", 2048}, {"T", 2048}, {"D", 64}};
+  const Case all[] = {
+      // Slots read by threads and filled again at once.
+      {"chunk_state.stask", chunks, {}, {{"order", "single"}, {"stream", "16"}, {"staged", "off"}, {"walk", "h:8"}}},
+      {"chunk_scan.stask", long_chunks, {}, {{"order", "single"}, {"stream", "16"}, {"lanes", "1"}}},
+      {"chunk_scan.stask", long_chunks, {}, {{"walk", "h:8"}}},
+      // Lanes that pass tiles over.
+      {"flash_attention.stask", heads, {{"causal", 1}}, {{"lanes", "3"}, {"stream", "96"}, {"overlap", "serial"}}},
+      {"flash_attention.stask", heads, {{"causal", 1}}, {{"lanes", "2"}, {"row", "256"}, {"overlap", "serial"}}},
+      // Lanes that share sums.
+      {"chunk_state.stask", chunks, {}, {{"share", "sums"}, {"lanes", "2"}, {"stream", "64"}}},
+      {"matmul.stask", {{"M", 512}, {"N", 1024}, {"K", 4096}}, {}, {{"share", "sums"}, {"lanes", "2"}}},
+      {"matmul.stask", {{"M", 500}, {"N", 1000}, {"K", 4008}}, {}, {{"share", "sums"}, {"lanes", "4"}}},
+      {"gated_ffn.stask", {{"M", 512}, {"N", 512}, {"K", 2048}}, {}, {{"share", "sums"}, {"lanes", "2"}}},
+  };
+  for (const Case& c : all) {
+    expect_right(compiled(c.file, "", c.sizes, c.options, c.forced), {}, 33, {}, 20);
+    if (HasFailure()) FAIL() << c.file << " forced " << fmt::format("{}={}", c.forced[0].first, c.forced[0].second);
+  }
 }
 
 TEST_F(KernelsOnGpu, ASampleOfRandomKernels) {

@@ -251,6 +251,18 @@ TEST(Emit, EachWarpReleasesASlotWhoseProductIsConditional) {
   EXPECT_THAT(apart, HasSubstr("AB_empty + slot * 8, 8);"));
 }
 
+// An arrival does not wait for loads: what the copy engine fills next must be fenced against them.
+TEST(Emit, SlotsThatThreadsReadAreReleasedBehindAFence) {
+  const Program program = placed(instruction("mma_registers"));
+  const std::string text = emitted(program).text;
+  const std::size_t load = text.find("load_matrices(tile");
+  ASSERT_NE(load, std::string::npos) << text;
+  const std::size_t fence = text.find("fence_async();", load);
+  const std::size_t arrive = text.find("if (lane == 0) arrive(", load);
+  ASSERT_NE(arrive, std::string::npos);
+  EXPECT_LT(fence, arrive);
+}
+
 TEST(Emit, CommentsComeThrough) { EXPECT_THAT(example("attention").text, HasSubstr("// PV(n-1) has read P and V")); }
 
 TEST(Emit, MatrixInstructionsWhereTheyFit) {

@@ -143,6 +143,9 @@ inline void store_shared_f32(unsigned address, float value) { cpu::store(address
 inline void store_shared_s32(unsigned address, int value) { cpu::store(address, value); }
 inline void store_shared_b8(unsigned address, unsigned char value) { cpu::store(address, value); }
 inline void store_shared_8_bytes(unsigned address, uint2 value) { cpu::store(address, value); }
+inline void store_global_16_bytes(void* address, unsigned a, unsigned b, unsigned c, unsigned d) {
+  *static_cast<uint4*>(address) = make_uint4(a, b, c, d);
+}
 inline void store_shared_16_bytes(unsigned address, uint4 value) { cpu::store(address, value); }
 inline unsigned swizzle_32(unsigned offset) { return cpu::permuted(offset, 32); }
 inline unsigned swizzle_64(unsigned offset) { return cpu::permuted(offset, 64); }
