@@ -36,6 +36,10 @@ class GpuRun {
   [[nodiscard]] static Result<GpuRun> prepare(const runtime::Gpu& gpu, const Plan& plan, const kernel::Kernel& kernel,
                                               const oracle::Inputs& inputs);
 
+  // Another plan of the same kernel over the same tensors; the inputs are those of before.
+  [[nodiscard]] Result<void> take(const runtime::Gpu& gpu, const Plan& plan, const kernel::Kernel& kernel,
+                                  const oracle::Inputs& inputs);
+
   // Whether there is any work; without, launch() does nothing.
   [[nodiscard]] bool has_work() const { return config_.grid.x > 0; }
   [[nodiscard]] std::size_t variant() const { return variant_; }

@@ -68,13 +68,7 @@ Result<runtime::Gpu> open_gpu(int ordinal) {
 
 Result<GpuRun> GpuRun::prepare(const runtime::Gpu& gpu, const Plan& plan, const kernel::Kernel& kernel,
                                const oracle::Inputs& inputs) {
-  if (!plan.assembled()) {
-    return fail_at({}, {}, fmt::format("'{}' has no machine code: {}", plan.kernel, plan.no_machine_code), "");
-  }
-  const auto variant = variant_for(plan, kernel, inputs.sizes, inputs.scalars);
-  if (!variant) return tl::unexpected(variant.error());
   GpuRun run;
-  run.variant_ = *variant;
   for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
     Tensor tensor;
     tensor.type = kernel.tensors[t].type;
@@ -89,18 +83,32 @@ Result<GpuRun> GpuRun::prepare(const runtime::Gpu& gpu, const Plan& plan, const 
     }
     run.tensors_.push_back(std::move(tensor));
   }
-  if (auto done = run.poison(); !done) return tl::unexpected(done.error());
+  if (auto done = run.take(gpu, plan, kernel, inputs); !done) return tl::unexpected(done.error());
+  return run;
+}
+
+Result<void> GpuRun::take(const runtime::Gpu& gpu, const Plan& plan, const kernel::Kernel& kernel,
+                          const oracle::Inputs& inputs) {
+  if (!plan.assembled()) {
+    return fail_at({}, {}, fmt::format("'{}' has no machine code: {}", plan.kernel, plan.no_machine_code), "");
+  }
+  const auto variant = variant_for(plan, kernel, inputs.sizes, inputs.scalars);
+  if (!variant) return tl::unexpected(variant.error());
+  variant_ = *variant;
+  if (auto done = poison(); !done) return done;
   const Variant& chosen = plan.variants[*variant];
   auto params = parameters(chosen.program, kernel, inputs.sizes, inputs.scalars);
   if (!params) return tl::unexpected(params.error());
   const std::int64_t grid = chosen.source.launch.grid(chosen.program, *params, gpu.properties().sm_count);
   if (grid > 0x7fffffff)
     return fail("the work of '{}' needs {} blocks; a launch takes at most 2147483647", plan.kernel, grid);
-  run.config_.grid.x = static_cast<unsigned>(grid);
-  if (grid == 0) return run;
-  if (auto done = run.load(gpu, chosen); !done) return tl::unexpected(done.error());
-  if (auto done = run.bind(gpu, chosen, *params); !done) return tl::unexpected(done.error());
-  return run;
+  config_ = {};
+  config_.grid.x = static_cast<unsigned>(grid);
+  arguments_ = {};
+  function_.clear();
+  if (grid == 0) return {};
+  if (auto done = load(gpu, chosen); !done) return done;
+  return bind(gpu, chosen, *params);
 }
 
 Result<void> GpuRun::load(const runtime::Gpu& gpu, const Variant& variant) {

@@ -60,6 +60,8 @@ class Sm90a final : public Target {
   void open_dynamic_work(const std::string& item, const std::string& first, const std::string& all,
                          const std::string& count);
   void hand_out_item(const std::string& item, const std::string& count);
+  [[nodiscard]] std::string who_draws() const;
+  [[nodiscard]] bool draws_late() const;
   void read_item(const std::string& item);
   [[nodiscard]] std::string wait_for_work();
   [[nodiscard]] program::RoleId work_taker() const;

@@ -47,7 +47,9 @@ void Sm90a::open_work(const ForWork& work) {
   }
 }
 
-// The first item is the cluster's own number, so that nothing waits for the counter at the start; a draw is made one
+// The first item is the cluster's own number, so that nothing waits for the counter at the start. A copier draws the
+// next one when all copies of its item are under way: late enough that whoever is done first takes the longest that is
+// left, early enough that the answer is there before the last tile is computed. Without a copier a draw is made one
 // item ahead. Each item is drawn after once: whoever draws the last number of the launch sets the counter back.
 void Sm90a::open_dynamic_work(const std::string& item, const std::string& first, const std::string& all,
                               const std::string& count) {
@@ -58,9 +60,7 @@ void Sm90a::open_dynamic_work(const std::string& item, const std::string& first,
   out_.open("for (int turn = 0, turn_phase = 0;; turn ^= 1, turn_phase ^= turn == 0)");
   out_.format("int {} = {};", item, taker ? "drawn + " + all : "0");
   if (taker) {
-    std::string draws = leader();
-    if (program_[emission_.role.id].instances > 1) draws = "instance == 0 && " + draws;
-    if (program_.cluster > 1) draws += draws.empty() ? "rank == 0" : " && rank == 0";
+    const std::string draws = who_draws();
     if (!draws.empty()) out_.open(fmt::format("if ({})", draws));
     hand_out_item(item, count);
     if (!draws.empty() && alone) {  // in the cluster's other blocks, a lone copier is a reader
@@ -73,6 +73,16 @@ void Sm90a::open_dynamic_work(const std::string& item, const std::string& first,
   out_.format("if ({} >= {}) break;", item, count);
 }
 
+// The threads of the taker that draw; empty: all.
+std::string Sm90a::who_draws() const {
+  std::string who = leader();
+  if (program_[emission_.role.id].instances > 1) who = "instance == 0 && " + who;
+  if (program_.cluster > 1) who += who.empty() ? "rank == 0" : " && rank == 0";
+  return who;
+}
+
+bool Sm90a::draws_late() const { return program_[work_taker()].kind == RoleKind::copier; }
+
 void Sm90a::hand_out_item(const std::string& item, const std::string& count) {
   out_.format("if (drawn == {} - 1) *work_counter = 0;  // the last draw of this launch", count);
   out_.format("{}(shared + work_empty + turn * 8, turn_phase ^ 1);", wait_for_work());
@@ -84,6 +94,7 @@ void Sm90a::hand_out_item(const std::string& item, const std::string& count) {
     out_.format("{}(shared + work_items + turn * 4, {});", emission_.helpers.use("store_shared_s32"), item);
     out_.format("{}(shared + work_full + turn * 8);", emission_.helpers.use("arrive"));
   }
+  if (draws_late()) return;
   out_.format("if ({} < {}) drawn = static_cast<int>(atomicAdd(work_counter, 1u));  // arrives during this item", item,
               count);
 }
@@ -104,6 +115,13 @@ void Sm90a::read_item(const std::string& item) {
   out_.format("if ({}) {}", emission_.role.width == Width::warp ? "leader" : "lane == 0", arrive);
 }
 
-void Sm90a::close_work(const ForWork&) { out_.close(); }
+void Sm90a::close_work(const ForWork& work) {
+  if (work.order == WorkOrder::dynamic && work_taker() == emission_.role.id && draws_late()) {
+    const std::string draws = who_draws();
+    out_.format("{}drawn = static_cast<int>(atomicAdd(work_counter, 1u));",
+                draws.empty() ? "" : fmt::format("if ({}) ", draws));
+  }
+  out_.close();
+}
 
 }  // namespace pipethreader::emit

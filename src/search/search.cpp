@@ -81,8 +81,9 @@ class Ranking {
     std::vector<partition::Choice> choices;
     for (const Order order : {Order::single, Order::persistent, Order::dynamic}) {
       if (uneven_ != (order == Order::dynamic) && order != Order::single) continue;
-      for (const int lanes : {2, 1, 3}) {
+      for (const int lanes : {2, 1, 3, 4}) {
         for (const int rows : {64, 128}) {
+          if (lanes == 4 && rows > 64) continue;  // registers of so many threads hold no more
           for (const int column : {256, 128, 192, 64, 32}) {
             for (const int stream : {64, 128, 160, 96, 32, 16}) {
               partition::Choice c;
@@ -301,6 +302,11 @@ class Ranking {
     // What is not the limit still costs a little where it cannot hide.
     const double limit = std::max(per_item, busy * together);
     double compute = waves * (limit + device_.work_item.hidden_share * std::min(per_item, busy * together)) / clock;
+    // Nothing ends before the longest work item.
+    double longest = per_item;
+    for (const simulate::LoopTime& loop : timeline.loops)
+      longest += std::max(0.0, loop.most - loop.trips) * loop.cycles_per_trip * graph_.walk.length;
+    if (uneven_) compute = std::max(compute, longest / clock);
     // Blocks that share a unit by chance overlap worse than lanes that are scheduled.
     if (cut.has_products && together > 1) compute *= device_.work_item.uncoordinated_factor;
     const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;

@@ -31,6 +31,7 @@ struct Span {
 struct LoopTime {
   kernel::AxisId axis;
   double trips = 0;   // the mean over work items
+  double most = 0;    // of the longest one
   double passed = 1;  // the part of them that a mean lane does not pass over
   std::int64_t simulated = 0;
   double cycles_per_trip = 0;  // in the steady state

@@ -40,6 +40,7 @@ class Unroller {
     LoopTime time;
     time.axis = loop.axis;
     time.trips = mean_trips(graph_, partition_, loop.axis, loop.statement);
+    time.most = most_trips(graph_, partition_, loop.axis, loop.statement);
     if (loop.stages == 1) time.passed = share_of_lanes(graph_, partition_, loop.axis, loop.statement);
     time.simulated = std::min(limit_, static_cast<std::int64_t>(std::ceil(time.trips)));
     trips_[loop.statement] = traces_.loops.size();

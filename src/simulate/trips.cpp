@@ -26,6 +26,7 @@ class Trips {
     if (!where) return all;
     const task::Conjunction condition = task::conjunction(kernel_, *where, graph_.tiled);
     double sum = 0;
+    most_ = 0;
     for (int s = 0; s < samples; ++s) {
       share_ = (s + 0.5) / samples;
       double first = 0, last = all;
@@ -42,8 +43,15 @@ class Trips {
         }
       }
       sum += std::max(0.0, last - first);
+      most_ = std::max(most_, last - first);
     }
     return sum / samples;
+  }
+
+  double most(const std::optional<ExprId>& where) {
+    most_ = -1;
+    const double mean = run(where);
+    return most_ < 0 ? mean : most_;
   }
 
   // Of the tiles that a block walks, those in which a mean lane's rows have a point.
@@ -112,13 +120,18 @@ class Trips {
   const partition::Partition& partition_;
   AxisId axis_;
   double share_ = 0.5;
-  int lane_ = -1;  // whose rows count; -1: those of all
+  int lane_ = -1;     // whose rows count; -1: those of all
+  double most_ = -1;  // of the last run; -1: all items have as many
 };
 
 }  // namespace
 
 double mean_trips(const task::Graph& graph, const partition::Partition& partition, AxisId axis, StatementId loop) {
   return Trips(graph, partition, axis).run(std::get<Loop>(graph.kernel[loop].node).where);
+}
+
+double most_trips(const task::Graph& graph, const partition::Partition& partition, AxisId axis, StatementId loop) {
+  return Trips(graph, partition, axis).most(std::get<Loop>(graph.kernel[loop].node).where);
 }
 
 double share_of_lanes(const task::Graph& graph, const partition::Partition& partition, AxisId axis, StatementId loop) {

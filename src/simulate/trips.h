@@ -9,6 +9,10 @@ namespace pipethreader::simulate {
 [[nodiscard]] double mean_trips(const task::Graph& graph, const partition::Partition& partition, kernel::AxisId axis,
                                 kernel::StatementId loop);
 
+// The same of the longest work item.
+[[nodiscard]] double most_trips(const task::Graph& graph, const partition::Partition& partition, kernel::AxisId axis,
+                                kernel::StatementId loop);
+
 // The part of a loop's tiles in which the rows of a mean lane have a point; it passes over the others.
 [[nodiscard]] double share_of_lanes(const task::Graph& graph, const partition::Partition& partition,
                                     kernel::AxisId axis, kernel::StatementId loop);

@@ -1,4 +1,13 @@
 // Times the candidates of a kernel on the card and makes the fastest what `compile` and `run` use from now on.
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
 #include "commands.h"
 #include "driver/report.h"
 #include "driver/run.h"
@@ -7,36 +16,130 @@ namespace pipethreader::tool {
 
 namespace {
 
+constexpr double check_budget = 2e7;  // scalar operations of the oracle, for each candidate
+constexpr auto longest = std::chrono::seconds(30);
+
 struct Options {
   KernelOptions kernel;
   std::vector<std::string> sizes;
   std::size_t candidates = 16;
+  std::size_t random = 0;
+  std::string out;
 };
 
-struct Timed {
-  driver::Compiled compiled;
-  double ms = 0;
+// Ends the program when a candidate does not come back: nothing can take a kernel off the card that never ends.
+class Watchdog {
+ public:
+  Watchdog() : thread_([this] { watch(); }) {}
+  ~Watchdog() {
+    stop_ = true;
+    changed_.notify_all();
+    thread_.join();
+  }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  void begin(const std::string& what) {
+    const std::lock_guard lock(mutex_);
+    what_ = what;
+    ++round_;
+    changed_.notify_all();
+  }
+
+ private:
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!stop_) {
+      const int round = round_;
+      if (changed_.wait_for(lock, longest, [&] { return stop_ || round_ != round; }) || what_.empty()) continue;
+      fmt::print(stderr, "error: a candidate does not end; this is a fault of pipethreader, please report it: {}\n",
+                 what_);
+      std::fflush(nullptr);
+      std::_Exit(Exit::broken);
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string what_;  // empty: nothing runs
+  int round_ = 0;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
 };
 
-Result<Timed> time_one(const runtime::Gpu& gpu, const driver::CompileRequest& request,
-                       const driver::Candidate& candidate, const driver::Environment& environment,
-                       const oracle::Inputs& inputs) {
-  auto compiled = driver::compile_choices(request, candidate, environment);
-  if (!compiled) return tl::unexpected(compiled.error());
-  auto prepared = driver::GpuRun::prepare(gpu, compiled->plan, compiled->kernel, inputs);
-  if (!prepared) return tl::unexpected(prepared.error());
-  if (!prepared->has_work()) return fail("there is no work at these sizes");
-  if (auto done = prepared->launch(gpu, runtime::Stream()); !done) return tl::unexpected(done.error());
-  if (auto done = gpu.synchronize(); !done) return tl::unexpected(done.error());
-  const auto outputs = prepared->outputs();
-  if (!outputs) return tl::unexpected(outputs.error());
-  const auto checked = driver::check(compiled->kernel, inputs, *outputs, 1, 5e7);
-  if (!checked) return tl::unexpected(checked.error());
-  if (!checked->ok()) return fail("wrong results: {}", checked->format());
-  const auto timing = gpu.measure({}, [&](const runtime::Stream& stream) { return prepared->launch(gpu, stream); });
-  if (!timing) return tl::unexpected(timing.error());
-  return Timed{std::move(*compiled), timing->median_ms};
+// The best by prediction, and some of the others at random.
+std::vector<driver::Candidate> drawn(std::vector<driver::Candidate> all, const Options& options) {
+  const std::size_t best = options.candidates - std::min(options.random, options.candidates);
+  if (options.random > 0 && all.size() > best) {
+    std::mt19937_64 generator(1);
+    std::shuffle(all.begin() + static_cast<std::ptrdiff_t>(best), all.end(), generator);
+  }
+  if (all.size() > options.candidates) all.resize(options.candidates);
+  return all;
 }
+
+std::vector<Result<driver::Compiled>> compile_all(const driver::CompileRequest& request,
+                                                  const std::vector<driver::Candidate>& candidates,
+                                                  const driver::Environment& environment) {
+  driver::CompileRequest one = request;
+  one.threads = 1;
+  std::vector<Result<driver::Compiled>> compiled(candidates.size(), fail("not compiled"));
+  std::atomic<std::size_t> next = 0, done = 0;
+  std::mutex mutex;
+  const driver::Progress show = progress();
+  const auto work = [&] {
+    for (std::size_t i = next++; i < candidates.size(); i = next++) {
+      compiled[i] = driver::compile_choices(one, candidates[i], environment);
+      const std::lock_guard lock(mutex);
+      if (show) show(fmt::format("compiled {} of {}", ++done, candidates.size()));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < std::max(1U, std::thread::hardware_concurrency()); ++t) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  end_progress();
+  return compiled;
+}
+
+class Tuning {
+ public:
+  Tuning(const runtime::Gpu& gpu, const oracle::Inputs& inputs) : gpu_(gpu), inputs_(inputs) {}
+
+  // Milliseconds; checked before it is timed.
+  Result<double> time(const driver::Compiled& compiled) {
+    if (auto done = load(compiled); !done) return tl::unexpected(done.error());
+    if (!run_->has_work()) return fail("there is no work at these sizes");
+    watchdog_.begin(describe(compiled.plan.choices));
+    auto timed = launch(compiled);
+    watchdog_.begin("");
+    return timed;
+  }
+
+ private:
+  Result<void> load(const driver::Compiled& compiled) {
+    if (run_) return run_->take(gpu_, compiled.plan, compiled.kernel, inputs_);
+    auto prepared = driver::GpuRun::prepare(gpu_, compiled.plan, compiled.kernel, inputs_);
+    if (!prepared) return tl::unexpected(prepared.error());
+    run_ = std::move(*prepared);
+    return {};
+  }
+
+  Result<double> launch(const driver::Compiled& compiled) {
+    const auto timing = gpu_.measure({}, [&](const runtime::Stream& stream) { return run_->launch(gpu_, stream); });
+    if (!timing) return tl::unexpected(timing.error());
+    const auto outputs = run_->outputs();
+    if (!outputs) return tl::unexpected(outputs.error());
+    const auto checked = driver::check(compiled.kernel, inputs_, *outputs, 1, check_budget);
+    if (!checked) return tl::unexpected(checked.error());
+    if (!checked->ok()) return fail("wrong results: {}", checked->format());
+    return timing->median_ms;
+  }
+
+  const runtime::Gpu& gpu_;
+  const oracle::Inputs& inputs_;
+  std::optional<driver::GpuRun> run_;
+  Watchdog watchdog_;
+};
 
 int run(const Options& options, const driver::Environment& environment) {
   const auto gpu = driver::open_gpu();
@@ -53,24 +156,43 @@ int run(const Options& options, const driver::Environment& environment) {
   if (!sizes) return report(sizes.error());
   const auto inputs = oracle::random_inputs(*kernel, *sizes, 1);
   if (!inputs) return report(inputs.error());
-  const auto candidates = driver::choices_for(*kernel, request->device, request->forced);
-  if (!candidates) return report(candidates.error());
-  std::optional<Timed> best;
+  auto all = driver::choices_for(*kernel, request->device, request->forced);
+  if (!all) return report(all.error());
+  const std::vector<driver::Candidate> candidates = drawn(std::move(*all), options);
+  auto compiled = compile_all(*request, candidates, environment);
+  Tuning tuning(*gpu, *inputs);
+  std::optional<std::size_t> best;
+  double best_ms = 0;
   std::vector<driver::Tried> tried;
-  for (std::size_t i = 0; i < candidates->size() && i < options.candidates; ++i) {
-    const driver::Candidate& candidate = (*candidates)[i];
-    auto timed = time_one(*gpu, *request, candidate, environment, *inputs);
-    const std::string verdict = timed ? fmt::format("{:.1f} us", timed->ms * 1000) : timed.error().format();
-    fmt::print("{:>3}  {:<14}{}\n", i + 1, timed ? verdict : "rejected",
-               describe(candidate.choices) + (timed ? "" : ": " + verdict));
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const driver::Candidate& candidate = candidates[i];
+    const auto ms = compiled[i] ? tuning.time(*compiled[i]) : tl::unexpected(compiled[i].error());
+    const std::string verdict = ms ? fmt::format("{:.1f} us", *ms * 1000) : ms.error().format();
+    // What was built may lack what could not be proved.
+    const std::string text = describe(compiled[i] ? compiled[i]->plan.choices : candidate.choices);
+    fmt::print("{:>3}  {:<14}{}\n", i + 1, ms ? verdict : "rejected", text + (ms ? "" : ": " + verdict));
+    std::fflush(stdout);
+    nlohmann::ordered_json row = {{"choices", text}, {"predicted_us", candidate.predicted_us}};
+    row[ms ? "measured_us" : "rejected"] = ms ? nlohmann::ordered_json(*ms * 1000) : nlohmann::ordered_json(verdict);
+    rows.push_back(std::move(row));
     tried.push_back({candidate.choices, candidate.predicted_us, candidate.bound, verdict});
-    if (timed && (!best || timed->ms < best->ms)) best = std::move(*timed);
+    if (ms && (!best || *ms < best_ms)) {
+      best = i;
+      best_ms = *ms;
+    }
+  }
+  if (!options.out.empty()) {
+    const nlohmann::ordered_json all_rows = {
+        {"card", gpu->properties().name}, {"kernel", kernel->name}, {"candidates", rows}};
+    if (auto done = driver::write_text(options.out, all_rows.dump(1) + "\n"); !done) return report(done.error());
   }
   if (!best) return report(Error(Diagnostic{{}, {}, "no candidate runs", "its line above says why"}));
-  best->compiled.plan.tuned = true;
-  best->compiled.plan.candidates = std::move(tried);
-  if (auto done = driver::remember(*request, best->compiled.plan, environment); !done) return report(done.error());
-  fmt::print("best: {:.1f} us: {}\n", best->ms * 1000, describe(best->compiled.plan.choices));
+  driver::Plan& plan = compiled[*best]->plan;
+  plan.tuned = true;
+  plan.candidates = std::move(tried);
+  if (auto done = driver::remember(*request, plan, environment); !done) return report(done.error());
+  fmt::print("best: {:.1f} us: {}\n", best_ms * 1000, describe(plan.choices));
   return Exit::ok;
 }
 
@@ -84,8 +206,14 @@ void add_tune(CLI::App& app, const driver::Environment& environment, Commands& c
       ->allow_extra_args(false)
       ->type_name("NAME=SIZE");
   command->add_option("--candidates", options->candidates, "how many to time at most")
-      ->check(CLI::Range(1, 1000))
+      ->check(CLI::Range(1, 10000))
       ->type_name("COUNT");
+  command
+      ->add_option("--random", options->random,
+                   "how many of them are drawn at random; the others are the best by prediction")
+      ->check(CLI::Range(0, 10000))
+      ->type_name("COUNT");
+  command->add_option("--out", options->out, "write what was predicted and measured as JSON")->type_name("FILE.json");
   commands[command] = [options, &environment] { return run(*options, environment); };
 }
 
