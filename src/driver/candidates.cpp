@@ -52,8 +52,8 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
   const Number numbers[] = {{"row", &c.partition.row, 1, 1024},       {"column", &c.partition.column, 1, 1024},
                             {"stream", &c.partition.stream, 1, 1024}, {"element", &c.partition.element, 1, 65536},
                             {"lanes", &c.partition.lanes, 1, 5},      {"raster", &c.partition.raster, 1, 1024},
-                            {"band", &c.partition.band, 0, 65536},    {"cluster", &c.partition.cluster, 1, 8},
-                            {"depth", &c.schedule.depth, 0, 16},      {"outer", &c.schedule.outer, 1, 4}};
+                            {"band", &c.partition.band, 0, 65536},    {"depth", &c.schedule.depth, 0, 16},
+                            {"outer", &c.schedule.outer, 1, 4}};
   for (const Number& n : numbers) {
     if (key != n.key) continue;
     const auto value = number_in(key, text, n.low, n.high);
@@ -84,6 +84,14 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
     if (colon == 0 || !length || *length < 2)
       return fail("'walk' must be off or AXIS:STEPS, such as h:8; found '{}'", text);
     c.walk = {text.substr(0, colon), *length};
+    return {};
+  }
+  if (key == "cluster") {  // 2, or h:2
+    const std::size_t colon = text.find(':');
+    const auto count = number_in(key, colon == std::string::npos ? text : text.substr(colon + 1), 1, 8);
+    if (!count) return tl::unexpected(count.error());
+    c.partition.cluster = *count;
+    c.partition.along = colon == std::string::npos ? "" : text.substr(0, colon);
     return {};
   }
   if (key == "pass") return set(one_of(key, text, switch_names), [&](int v) { c.pass_over = v == 1; });
@@ -163,7 +171,9 @@ std::string describe(const Choices& c, bool products) {
   if (c.schedule.outer != 1) text += fmt::format(", outer {}", c.schedule.outer);
   if (c.partition.raster != 1) text += fmt::format(", raster {}", c.partition.raster);
   if (c.partition.band != 0) text += fmt::format(", band {}", c.partition.band);
-  if (c.partition.cluster != 1) text += fmt::format(", cluster {}", c.partition.cluster);
+  if (c.partition.cluster != 1)
+    text +=
+        fmt::format(", cluster {}{}", c.partition.along.empty() ? "" : c.partition.along + ":", c.partition.cluster);
   if (!c.walk.axis.empty()) text += fmt::format(", walk {}:{}", c.walk.axis, c.walk.length);
   if (c.schedule.turns) text += ", turns";
   if (c.schedule.staged_stores) text += ", staged stores";

@@ -61,7 +61,7 @@ Result<std::size_t> variant_for(const Plan& plan, const kernel::Kernel& kernel, 
 
 namespace {
 
-constexpr int format_version = 4;
+constexpr int format_version = 5;
 constexpr std::string_view magic = "pipethreader plan\n";
 
 json choices_to_json(const Choices& c) {
@@ -75,6 +75,7 @@ json choices_to_json(const Choices& c) {
           {"raster", c.partition.raster},
           {"band", c.partition.band},
           {"cluster", c.partition.cluster},
+          {"along", c.partition.along},
           {"overlap", static_cast<int>(c.schedule.overlap)},
           {"depth", c.schedule.depth},
           {"outer", c.schedule.outer},
@@ -98,6 +99,7 @@ Choices choices_from_json(const json& j) {
   c.partition.raster = j.at("raster");
   c.partition.band = j.at("band");
   c.partition.cluster = j.at("cluster");
+  c.partition.along = j.at("along");
   c.schedule.overlap = static_cast<schedule::Overlap>(j.at("overlap").get<int>());
   c.schedule.depth = j.at("depth");
   c.schedule.outer = j.at("outer");

@@ -9,9 +9,9 @@ namespace pipethreader::lower {
 
 using kernel::AxisKind;
 
-// What a work item covers of an axis: the blocks of a cluster lie side by side along the rows.
+// What a work item covers of an axis: the blocks of a cluster lie side by side along one.
 std::int64_t Lowerer::work_tile(AxisId axis) const {
-  return std::int64_t{partition_.extent(axis)} * (axis == partition_.row ? partition_.choice.cluster : 1);
+  return std::int64_t{partition_.extent(axis)} * (axis == partition_.beside ? partition_.choice.cluster : 1);
 }
 
 ExprId Lowerer::work_count() { return tiles_of(partition_.walk); }

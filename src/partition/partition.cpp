@@ -29,11 +29,7 @@ class Propagator {
       }
     }
     choose_row();
-    if (choice_.cluster > 1 && !(result_.row.valid() && parallel(result_.row))) {
-      return fail(
-          "the blocks of a cluster lie side by side along a parallel axis that makes rows of products; '{}' has none",
-          graph_.kernel.name);
-    }
+    if (auto done = choose_beside(); !done) return tl::unexpected(done.error());
     if (choice_.share_sums && choice_.lanes > 1) share_sums();
     for (const AxisId axis : graph_.tiled) {
       auto tile = result_.has_products ? product_tile(axis) : element_tile(axis);
@@ -75,6 +71,30 @@ class Propagator {
         }
       }
     }
+  }
+
+  Result<void> choose_beside() {
+    if (choice_.cluster == 1) return {};
+    if (choice_.along.empty()) {
+      if (!result_.row.valid() || !parallel(result_.row)) {
+        return fail(
+            "the blocks of a cluster lie side by side along a parallel axis that makes rows of products; '{}' has "
+            "none",
+            graph_.kernel.name);
+      }
+      result_.beside = result_.row;
+      return {};
+    }
+    for (const AxisId axis : graph_.kernel.parallel) {
+      if (graph_.kernel[axis].name == choice_.along) result_.beside = axis;
+    }
+    if (!result_.beside.valid()) return fail("there is no parallel axis '{}' for clusters to lie along", choice_.along);
+    // What is not tiled is not masked at its end either.
+    const auto extent = task::static_extent(graph_.kernel, result_.beside);
+    if (!graph_.tiled.contains(result_.beside) && (!extent || *extent % choice_.cluster != 0)) {
+      return fail("clusters of {} do not divide axis '{}', which needs a fixed size", choice_.cluster, choice_.along);
+    }
+    return {};
   }
 
   bool rows_somewhere(AxisId axis) const {
@@ -171,6 +191,20 @@ class Propagator {
 
 Result<Partition> propagate(const task::Graph& graph, const Choice& choice) { return Propagator(graph, choice).run(); }
 
+bool differs_in_cluster(const task::Graph& graph, const Partition& partition, ExprId expr) {
+  const Expr& e = graph.kernel[expr];
+  if (e.kind == Expr::Kind::axis) return e.axis == partition.beside;
+  // Neighbours that begin at a multiple of their number lie in one part of a division by such a multiple.
+  const bool divides = e.kind == Expr::Kind::call && e.function == Function::div &&
+                       graph.kernel[e.args[0]].kind == Expr::Kind::axis && !graph.tiled.contains(partition.beside);
+  if (divides) {
+    const auto by = task::static_size(graph.kernel, e.args[1]);
+    if (by && *by % partition.choice.cluster == 0) return false;
+  }
+  return std::any_of(e.args.begin(), e.args.end(),
+                     [&](ExprId arg) { return differs_in_cluster(graph, partition, arg); });
+}
+
 std::set<AxisId> uneven_axes(const task::Graph& graph) {
   std::set<AxisId> axes;
   const auto visit = [&](const auto& self, const std::vector<task::Node>& nodes) -> void {
@@ -211,9 +245,10 @@ std::string print(const task::Graph& graph, const Partition& partition) {
   }
   static constexpr const char* orders[] = {"single", "persistent", "dynamic"};
   text +=
-      fmt::format("\n  lanes {}{}\n  work {} raster {} cluster {}\n", partition.lanes,
+      fmt::format("\n  lanes {}{}\n  work {} raster {} cluster {}{}\n", partition.lanes,
                   partition.split.valid() ? " over " + graph.kernel[partition.split].name : "",
-                  orders[static_cast<int>(partition.choice.order)], partition.choice.raster, partition.choice.cluster);
+                  orders[static_cast<int>(partition.choice.order)], partition.choice.raster, partition.choice.cluster,
+                  partition.choice.along.empty() ? "" : " along " + partition.choice.along);
   text += "  TileShapes in a lane\n";
   for (std::size_t i = 0; i < graph.kernel.values.size(); ++i) {
     const auto dims = shape(graph, partition, ValueId(i));

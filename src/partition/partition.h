@@ -30,8 +30,9 @@ struct Choice {
   bool share_sums = false;  // each lane takes a part of the streamed axis instead of a part of the rows
   int element = 1024;       // elements a block's tile has where no product fixes it
   Order order = Order::single;
-  int raster = 1;  // row tiles that neighbouring work items walk before the next column tile
-  int cluster = 1;
+  int raster = 1;     // row tiles that neighbouring work items walk before the next column tile
+  int cluster = 1;    // blocks that copy for each other what all of them read
+  std::string along;  // the parallel axis that the blocks of a cluster lie along; empty: that of the rows
   int band =
       0;  // where loops' ranges depend on some axes: tiles of the others that are walked together, at most; 0: all
   bool operator==(const Choice&) const = default;
@@ -41,6 +42,7 @@ struct Partition {
   Choice choice;
   std::vector<int> tile;  // by axis index; 1 where the axis is uniform within a work item
   kernel::AxisId row;     // of the products' rows
+  kernel::AxisId beside;  // along which the blocks of a cluster lie; invalid without clusters
   kernel::AxisId split;   // shared out among lanes: `row`, or the axis of sums; invalid when a lane holds everything
   std::optional<LaneSums> sums;  // that are partial in every lane, when lanes split their axis
   int lanes = 1;
@@ -54,6 +56,9 @@ struct Partition {
 
 // Propagate: the tile of every axis, hence the TileShape of every value.
 [[nodiscard]] Result<Partition> propagate(const task::Graph& graph, const Choice& choice);
+
+// Whether an expression is another one in another block of a cluster.
+[[nodiscard]] bool differs_in_cluster(const task::Graph& graph, const Partition& partition, kernel::ExprId expr);
 
 // Parallel axes that the ranges of loops depend on: their tiles are of different length.
 [[nodiscard]] std::set<kernel::AxisId> uneven_axes(const task::Graph& graph);

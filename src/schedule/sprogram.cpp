@@ -66,16 +66,14 @@ std::vector<TaskId> readers(const task::Graph& graph, ValueId value) {
 
 }  // namespace
 
-// Whether the blocks of a cluster read the same tiles of a value equally often: neither it nor a loop around it depends
-// on the rows, along which they lie.
-bool Composer::alike_in_cluster(ValueId value) const {
-  const auto has_rows = [&](const auto& axes) {
-    return std::find(axes.begin(), axes.end(), partition_.row) != axes.end();
-  };
-  return !has_rows(graph_.kernel[value].axes) &&
+// Whether the blocks of a cluster read the same tiles of a value equally often: neither where it lies nor a loop around
+// it depends on which of them it is.
+bool Composer::alike_in_cluster(const Task& load) const {
+  const auto differs = [&](kernel::ExprId e) { return partition::differs_in_cluster(graph_, partition_, e); };
+  return !differs(std::get<kernel::Assign>(graph_.kernel[load.statement].node).expr) &&
          std::none_of(open_copier_.begin(), open_copier_.end(), [&](const LoopTree& loop) {
            const auto& where = std::get<kernel::Loop>(graph_.kernel[loop.statement].node).where;
-           return where && has_rows(task::axes_of(graph_.kernel, *where));
+           return where && differs(*where);
          });
 }
 
@@ -100,8 +98,8 @@ void Composer::append(TaskId id, Part part, int stage) {
   const partition::Place& place = assignment_[*t.writes];
   body(true).push_back({Entry{id, Part::whole, 0}});
   if (place.in_registers) body(false).push_back({Entry{id, part, stage}});
-  const bool shared_by_cluster = partition_.choice.cluster > 1 && alike_in_cluster(*t.writes) &&
-                                 place.shared->rows % (8 * partition_.choice.cluster) == 0;
+  const bool shared_by_cluster =
+      partition_.choice.cluster > 1 && alike_in_cluster(t) && place.shared->rows % (8 * partition_.choice.cluster) == 0;
   std::vector<StatementId> level;
   for (const LoopTree& loop : open_copier_) level.push_back(loop.statement);
   for (RingPlan& ring : program_.rings) {

@@ -108,7 +108,7 @@ class Composer {
 
  private:
   std::vector<Item>& body(bool copier);
-  [[nodiscard]] bool alike_in_cluster(kernel::ValueId value) const;
+  [[nodiscard]] bool alike_in_cluster(const task::Task& load) const;
   [[nodiscard]] bool copied_since_loop(kernel::ValueId value);
 
   const task::Graph& graph_;
