@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "schedule/ring_uses.h"
 #include "task/products.h"
 #include "task/rewrite.h"
 
@@ -116,6 +117,17 @@ SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& as
     if (assignment.values[i].scratch) need.fixed += tile_bytes(graph, assignment, ValueId(i));
   }
   return need;
+}
+
+bool held_through_loops(const task::Graph& graph, const partition::Assignment& assignment,
+                        const schedule::Program& program) {
+  const std::vector<Item>& items = program.computer;
+  for (const schedule::RingUse& use : schedule::ring_uses(graph, assignment, program, items, {})) {
+    for (std::size_t i = 0; i < items.size() && i <= use.last; ++i) {
+      if (std::holds_alternative<LoopTree>(items[i].node)) return true;
+    }
+  }
+  return false;
 }
 
 int band_for_l2(const task::Graph& graph, const partition::Partition& partition, const device::Device& device) {

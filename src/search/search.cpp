@@ -274,8 +274,9 @@ class Ranking {
         per_item += device_.launch.next_work_cycles;
         break;
     }
-    // The next work item's tiles are under way already, unless those of this one still hold their only slot.
-    if (cut.choice.order != Order::single && (candidate.schedule.outer > 1 || !fills_outside_loops(program)))
+    // The next work item's tiles are under way already, unless those of this one hold their only slot to its end.
+    if (cut.choice.order != Order::single &&
+        (candidate.schedule.outer > 1 || !held_through_loops(graph_, assignment, program)))
       per_item -= device_.work_item.early_load_share * device_.latency.bulk_load;
     if (cut.has_products && !candidate.schedule.staged_stores)
       per_item += device_.work_item.direct_store_cycles * graph_.walk.length;

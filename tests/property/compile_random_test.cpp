@@ -27,9 +27,9 @@ driver::Choices random_choices(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto pick = [&](std::initializer_list<int> from) { return *(from.begin() + random() % from.size()); };
   driver::Choices choices;
-  choices.partition.lanes = pick({1, 2, 2, 3});
+  choices.partition.lanes = pick({1, 2, 2, 3, 4});
   // A copy takes at most 256 rows.
-  choices.partition.row = 64 * choices.partition.lanes * (choices.partition.lanes == 3 ? 1 : pick({1, 1, 2}));
+  choices.partition.row = 64 * choices.partition.lanes * (choices.partition.lanes >= 3 ? 1 : pick({1, 1, 2}));
   choices.partition.column = pick({32, 64, 128});
   choices.partition.stream = pick({16, 32, 64, 48});
   choices.partition.order = static_cast<partition::Order>(pick({0, 1, 2}));
@@ -40,6 +40,8 @@ driver::Choices random_choices(std::uint64_t seed) {
   choices.schedule.turns = pick({0, 0, 1}) == 1;
   choices.schedule.staged_stores = pick({0, 0, 1}) == 1;
   choices.partition.cluster = pick({1, 1, 1, 1, 2});
+  choices.partition.share_sums = pick({0, 0, 0, 1}) == 1;
+  if (choices.partition.share_sums) choices.partition.row = pick({64, 128});
   return choices;
 }
 
@@ -77,6 +79,10 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
   auto fixed = kernel::specialise(*checked, random.sizes, {});
   if (!fixed) return failed("specialise", fixed.error().format());
   driver::Choices choices = random_choices(random.seed);
+  if (choices.partition.cluster > 1 && random.seed % 2 == 0 && !fixed->parallel.empty()) {
+    const kernel::AxisId along = fixed->parallel[random.seed / 2 % fixed->parallel.size()];
+    choices.partition.along = (*fixed)[along].name;
+  }
   Result<driver::Lowered> lowered = tl::unexpected(Error());
   if (random.seed % 3 == 0) lowered = driver::lower_kernel(*checked, device, choices);
   if (random.seed % 3 == 1) {  // where an axis can be walked, so that something stays on chip

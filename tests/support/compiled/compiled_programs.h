@@ -68,6 +68,14 @@ inline driver::Choices clustered(driver::Choices c) {
   c.partition.cluster = 2;
   return c;
 }
+inline driver::Choices beside(const std::string& axis, driver::Choices c) {
+  c.partition.along = axis;
+  return clustered(std::move(c));
+}
+inline driver::Choices sharing_sums(driver::Choices c) {
+  c.partition.share_sums = true;
+  return c;
+}
 inline driver::Choices turning(driver::Choices c) {
   c.schedule.turns = true;
   return c;
@@ -98,6 +106,16 @@ inline std::vector<Recipe> recipes() {
        {{"M", 200}, {"N", 136}, {"K", 72}},
        {{}},
        staged(choices(128, 64, 32, 2, Order::persistent, Overlap::delayed, 2))},
+      {"product_of_shared_sums",
+       "matmul",
+       {},
+       products,
+       sharing_sums(choices(64, 64, 64, 2, Order::persistent, Overlap::deferred, 2))},
+      {"state_beside",
+       "chunk_state",
+       {{"B", 1}, {"C", 2}, {"G", 1}, {"H", 2}, {"L", 136}, {"P", 32}, {"N", 32}},
+       {{}},
+       beside("h", choices(64, 32, 32, 1, Order::dynamic, Overlap::serial, 2))},
       {"attention", "flash_attention", heads, lengths, choices(128, 32, 32, 2, Order::persistent, Overlap::delayed, 2)},
       {"attention_in_turns", "flash_attention", heads, lengths,
        turning(choices(128, 32, 48, 2, Order::single, Overlap::delayed, 2))},

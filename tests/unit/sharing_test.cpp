@@ -1,0 +1,161 @@
+// Lanes that share the axis of sums, and clusters along other axes than the rows': what they need, and that the result
+// is the oracle's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/pipeline.h"
+#include "interpret/interpret.h"
+#include "oracle/oracle.h"
+#include "partition/lane_sums.h"
+#include "task/graph.h"
+
+namespace pipethreader {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+kernel::Kernel checked(const std::string& text) {
+  auto parsed = kernel::parse(text, "test.stask");
+  EXPECT_TRUE(parsed) << parsed.error().format();
+  auto kernel = kernel::check(parsed->front());
+  EXPECT_TRUE(kernel) << kernel.error().format();
+  return *kernel;
+}
+
+device::Device h100() {
+  auto device = device::load_device(PIPETHREADER_SOURCE_DIR "/devices/h100.toml");
+  EXPECT_TRUE(device) << device.error().format();
+  return *device;
+}
+
+std::optional<partition::LaneSums> sums_of(const std::string& text) {
+  const auto graph = task::build(checked(text));
+  EXPECT_TRUE(graph) << graph.error().format();
+  return partition::lane_sums(*graph);
+}
+
+// Two sums over one loop, one of which starts with something; masked and ragged at the end.
+const char* const two_sums = R"(
+kernel two_sums(X: f16[72,600], W: f16[40,600], b: f32[72]) -> (Y: f32[72,40]) {
+  parallel m: 72, n: 40;
+  carry y[m,n] = b[m], r[m] = 0;
+  for k: 600 where k < 590 {
+    y[m,n] += sum[k] X[m,k] * W[n,k];
+    r[m] += sum[k] f32(X[m,k]);
+  }
+  Y[m,n] = y[m,n] + r[m];
+})";
+
+// Heads of a group read the same W.
+const char* const grouped = R"(
+kernel grouped(X: f16[8,72,96], W: f16[2,96,64]) -> (Y: f32[8,72,64]) {
+  parallel h: 8, m: 72, n: 64;
+  carry y[m,n] = 0;
+  for k: 96 { y[m,n] += sum[k] X[h,m,k] * W[h / 4,k,n]; }
+  Y[h,m,n] = y[m,n];
+})";
+
+void expect_right(const kernel::Kernel& kernel, const driver::Choices& choices, std::string* text = nullptr) {
+  const auto lowered = driver::lower_kernel(kernel, h100(), choices);
+  ASSERT_TRUE(lowered) << lowered.error().format();
+  EXPECT_EQ(lowered->program.generic_reason, "");
+  if (text != nullptr) *text = program::print(lowered->program);
+  const auto proved = driver::prove_and_print(lowered->program);
+  ASSERT_TRUE(proved) << proved.error().format();
+  const auto inputs = oracle::random_inputs(kernel, {}, 7);
+  ASSERT_TRUE(inputs) << inputs.error().format();
+  interpret::Arguments arguments;
+  for (std::size_t t = 0; t < kernel.tensors.size(); ++t)
+    arguments.tensors.push_back(kernel.tensors[t].output ? std::vector<double>{} : inputs->tensors[t].values);
+  const auto ran = interpret::run(lowered->program, arguments, {});
+  ASSERT_TRUE(ran) << ran.error().format();
+  std::vector<std::vector<double>> outputs;
+  for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
+    if (kernel.tensors[t].output) outputs.push_back(arguments.tensors[t]);
+  }
+  const auto expected = oracle::evaluate(kernel, *inputs, oracle::Partition::fixed(16));
+  ASSERT_TRUE(expected) << expected.error().format();
+  const auto report = oracle::compare(*expected, outputs);
+  ASSERT_TRUE(report) << report.error().format();
+  EXPECT_TRUE(report->ok()) << report->format();
+}
+
+TEST(LaneSums, AreFoundWithWhatTheyStartFrom) {
+  const auto sums = sums_of(two_sums);
+  ASSERT_TRUE(sums);
+  EXPECT_EQ(sums->values.size(), 2U);
+  EXPECT_EQ(sums->from_zero.size(), 1U);
+}
+
+TEST(LaneSums, AreNoneWhereTheLoopReadsThem) {
+  EXPECT_FALSE(sums_of(R"(
+kernel scaled(X: f16[64,600], W: f16[64,600]) -> (Y: f32[64,64]) {
+  parallel m: 64, n: 64;
+  carry y[m,n] = 0;
+  for k: 600 {
+    y[m,n] = y[m,n] * 0.5;
+    y[m,n] += sum[k] X[m,k] * W[n,k];
+  }
+  Y[m,n] = y[m,n];
+})"));
+}
+
+class SharedSums : public ::testing::TestWithParam<std::tuple<int, int, partition::Order>> {};
+
+TEST_P(SharedSums, AgreeWithTheOracle) {
+  const auto [lanes, stream, order] = GetParam();
+  driver::Choices choices;
+  choices.partition.row = 128;
+  choices.partition.column = 64;
+  choices.partition.lanes = lanes;
+  choices.partition.share_sums = true;
+  choices.partition.stream = stream;
+  choices.partition.order = order;
+  std::string text;
+  expect_right(checked(two_sums), choices, &text);
+  EXPECT_THAT(text, HasSubstr("handed"));
+  EXPECT_THAT(text, HasSubstr(fmt::format("instances {}", lanes)));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SharedSums,
+                         ::testing::Combine(::testing::Values(2, 3, 4), ::testing::Values(64, 128),
+                                            ::testing::Values(partition::Order::single, partition::Order::persistent,
+                                                              partition::Order::dynamic)));
+
+class ClusterAlong : public ::testing::TestWithParam<std::tuple<std::string, int, bool>> {};
+
+TEST_P(ClusterAlong, CopiesForEachOtherWhatIsAlike) {
+  const auto [axis, blocks, shares] = GetParam();
+  driver::Choices choices;
+  choices.partition.row = 128;
+  choices.partition.column = 64;
+  choices.partition.stream = 64;
+  choices.partition.order = partition::Order::persistent;
+  choices.partition.cluster = blocks;
+  choices.partition.along = axis;
+  std::string text;
+  expect_right(checked(grouped), choices, &text);
+  EXPECT_THAT(text, shares ? ::testing::Matcher<std::string>(HasSubstr(" multicast")) : Not(HasSubstr(" multicast")));
+}
+
+// Four heads of a group share W, eight do not; all columns read the same X, all rows the same W.
+INSTANTIATE_TEST_SUITE_P(All, ClusterAlong,
+                         ::testing::Values(std::tuple("h", 2, true), std::tuple("h", 4, true),
+                                           std::tuple("h", 8, false), std::tuple("m", 2, true),
+                                           std::tuple("n", 2, true)));
+
+TEST(ClusterAlong, ImpossibleOnesAreErrors) {
+  const auto graph = task::build(checked(grouped));
+  ASSERT_TRUE(graph);
+  partition::Choice choice;
+  choice.cluster = 2;
+  choice.along = "q";
+  EXPECT_THAT(partition::propagate(*graph, choice).error().format(), HasSubstr("no parallel axis 'q' for clusters"));
+  choice.cluster = 3;
+  choice.along = "h";
+  EXPECT_THAT(partition::propagate(*graph, choice).error().format(), HasSubstr("clusters of 3 do not divide axis 'h'"));
+}
+
+}  // namespace
+}  // namespace pipethreader
