@@ -5,6 +5,7 @@
 #include <span>
 
 #include "simulate/task_cost.h"
+#include "task/products.h"
 
 namespace pipethreader::driver {
 
@@ -111,8 +112,13 @@ std::pair<device::Resource, double> busiest(const Timeline& timeline, std::span<
   return most;
 }
 
-// How busy each unit is: as its busiest resource.
-std::string unit_table(const device::Device& device, const Timeline& timeline, bool copier) {
+struct UnitLoad {
+  std::string unit;
+  device::Resource resource;  // its busiest
+  double share = 0;           // of the time that it is busy
+};
+
+std::vector<UnitLoad> unit_loads(const device::Device& device, const Timeline& timeline, bool copier) {
   using device::Resource;
   static constexpr Resource copies[] = {Resource::l2};
   static constexpr Resource products[] = {Resource::tensor};
@@ -120,12 +126,20 @@ std::string unit_table(const device::Device& device, const Timeline& timeline, b
                                             Resource::issue};
   const std::pair<UnitKind, std::span<const Resource>> units[] = {
       {UnitKind::copy_engine, copies}, {UnitKind::tensor_core, products}, {UnitKind::cuda_cores, arithmetic}};
-  std::string text = fmt::format("  {:<16}{:>10}  {}\n", "unit", "busy", "with");
+  std::vector<UnitLoad> loads;
   for (const auto& [unit, resources] : units) {
     const auto [resource, share] = busiest(timeline, resources);
     if (share > 0 && (copier || unit != UnitKind::copy_engine))
-      text += fmt::format("  {:<16}{:>9.0f}%  {}\n", unit_name(device, unit), 100 * share, device::name(resource));
+      loads.push_back({unit_name(device, unit), resource, share});
   }
+  return loads;
+}
+
+// How busy each unit is: as its busiest resource.
+std::string unit_table(const device::Device& device, const Timeline& timeline, bool copier) {
+  std::string text = fmt::format("  {:<16}{:>10}  {}\n", "unit", "busy", "with");
+  for (const UnitLoad& load : unit_loads(device, timeline, copier))
+    text += fmt::format("  {:<16}{:>9.0f}%  {}\n", load.unit, 100 * load.share, device::name(load.resource));
   return text;
 }
 
@@ -230,6 +244,29 @@ std::string explain_text(const Staged& staged, const device::Device& device, con
     text += gantt(l.graph, timeline, loop->steady_start, loop->steady_end, columns);
   } else {
     text += "\nThe work item:\n" + gantt(l.graph, timeline, 0, timeline.cycles, columns);
+  }
+  return text;
+}
+
+Result<std::string> explain_measured(const Staged& staged, const device::Device& device, const Timeline& timeline,
+                                     double measured_us) {
+  const Lowered& l = staged.lowered;
+  double items = 1;
+  for (const kernel::AxisId a : l.partition.walk) {
+    const auto extent = task::static_extent(l.graph.kernel, a);
+    if (!extent) {
+      return fail("how busy the units were is known for fixed sizes only; axis '{}' is dynamic, fix it with --dim",
+                  l.graph.kernel[a].name);
+    }
+    items *= std::ceil(static_cast<double>(*extent) / l.partition.extent(a));
+  }
+  // Cycles of work that an execution unit had in the mean, over the cycles that the launch took.
+  const double busy = items / device.execution_units * timeline.work_cycles;
+  const double taken = measured_us * device.clock.burst_ghz * 1000;
+  std::string text = fmt::format("  {:<16}{:>10}{:>10}  {}\n", "unit", "predicted", "measured", "with");
+  for (const UnitLoad& load : unit_loads(device, timeline, !l.schedule.copier.empty())) {
+    text += fmt::format("  {:<16}{:>9.0f}%{:>9.0f}%  {}\n", load.unit, 100 * load.share,
+                        100 * load.share * busy / taken, device::name(load.resource));
   }
   return text;
 }

@@ -13,6 +13,11 @@ namespace pipethreader::driver {
 [[nodiscard]] std::string explain_text(const Staged& staged, const device::Device& device,
                                        const simulate::Timeline& timeline, int columns = 120);
 
+// How busy each unit is predicted to be, and how busy it was in a launch of `measured_us` microseconds: the work is
+// known, the time is measured. An error where a dim of the kernel is dynamic.
+[[nodiscard]] Result<std::string> explain_measured(const Staged& staged, const device::Device& device,
+                                                   const simulate::Timeline& timeline, double measured_us);
+
 // What was considered, the chosen one first: predicted times, how much each loses, and why it was not taken.
 [[nodiscard]] std::string explain_candidates(const Plan& plan);
 

@@ -424,6 +424,7 @@ TEST_F(CliErrors, WithoutACardTheReasonIsTold) {
   const auto probe = run({"devices", "--gpu"});
   if (probe.status == 0) GTEST_SKIP() << "this machine has a card";
   for (const char* command : {"bench", "tune"}) expect_error({command, matmul_}, "error: ");
+  expect_error({"explain", matmul_, "--measure"}, "error: ");
   const auto suite = run({"bench", "--suite", "matmul", "--suite", "rows", "--out", "rows.json"});
   EXPECT_EQ(suite.status, 1);
   EXPECT_EQ(suite.out, "");

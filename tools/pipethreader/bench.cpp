@@ -28,6 +28,7 @@ int run_kernel(const Options& options, const driver::Environment& environment) {
   fmt::print("{} on {}: {}\n", timing->kernel, gpu->properties().name, timing->schedule);
   fmt::print("  checked       {}\n", timing->checked.format());
   show("pipethreader", timing->ms, timing->flops);
+  if (timing->sustained_ms) show("  under load", *timing->sustained_ms, timing->flops);
   if (timing->peer_ms) {
     show("cuBLAS", *timing->peer_ms, timing->flops);
     fmt::print("  {:<14}{:>12.2f} x cuBLAS\n", "speed", *timing->peer_ms / timing->ms);
@@ -61,6 +62,11 @@ void add_bench(CLI::App& app, const driver::Environment& environment, Commands& 
       ->add_option("--replay", options->bursts.replay, "launches in a captured graph that is timed as one; 1: no graph")
       ->check(CLI::Range(1, 10000))
       ->type_name("COUNT");
+  command
+      ->add_option("--sustained", options->bursts.sustained_ms,
+                   "time it under load, too: after launching for so many milliseconds without a pause")
+      ->check(CLI::Range(1, 60000))
+      ->type_name("MS");
   CLI::Option* suite = command->add_option("--suite", options->suites, "time all rows of a suite of bench/suites.toml")
                            ->allow_extra_args(false)
                            ->type_name("NAME");
@@ -69,7 +75,7 @@ void add_bench(CLI::App& app, const driver::Environment& environment, Commands& 
       ->needs(suite);
   // A suite's rows say what and how: only where, with which choices and how often is left to say.
   command->get_option("FILE")->required(false);
-  for (const char* name : {"FILE", "--kernel", "--dim", "--option", "--size", "--replay"})
+  for (const char* name : {"FILE", "--kernel", "--dim", "--option", "--size", "--replay", "--sustained"})
     suite->excludes(command->get_option(name));
   commands[command] = [options, &environment] { return run(*options, environment); };
 }

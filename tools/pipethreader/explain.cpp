@@ -2,6 +2,7 @@
 
 #include "commands.h"
 #include "driver/report.h"
+#include "kernel_timing.h"
 
 namespace pipethreader::tool {
 
@@ -11,10 +12,27 @@ struct Options {
   KernelOptions kernel;
   std::string html, trace;
   std::int64_t trips = 8;
+  bool measure = false;
 };
 
+// What a launch on this machine's card takes, and how busy that kept the units.
+Result<void> show_measured(const driver::CompileRequest& request, const driver::Staged& staged,
+                           const simulate::Timeline& timeline, const driver::Environment& environment) {
+  const auto gpu = driver::open_gpu();
+  if (!gpu) return tl::unexpected(gpu.error());
+  const auto timing = time_kernel(*gpu, request, {}, {}, environment);
+  if (!timing) return tl::unexpected(timing.error());
+  const auto table = driver::explain_measured(staged, request.device, timeline, timing->ms * 1000);
+  if (!table) return tl::unexpected(table.error());
+  fmt::print("\nMeasured: {:.1f} us a launch on {}\n{}", timing->ms * 1000, gpu->properties().name, *table);
+  return {};
+}
+
 int run(const Options& options, const driver::Environment& environment) {
-  const auto request = options.kernel.request(environment);
+  if (options.measure) {  // say at once when there is no card
+    if (const auto card = driver::open_gpu(); !card) return report(card.error());
+  }
+  const auto request = options.kernel.request(environment, options.measure ? device_of_card() : "h100");
   if (!request) return report(request.error());
   const auto compiled = driver::compile(*request, environment, progress());
   if (!compiled) return report(compiled.error());
@@ -25,6 +43,9 @@ int run(const Options& options, const driver::Environment& environment) {
   const auto timeline =
       simulate::simulate(l.graph, l.partition, l.assignment, l.schedule, request->device, options.trips);
   fmt::print("{}", driver::explain_text(*staged, request->device, timeline, terminal_columns()));
+  if (options.measure) {
+    if (auto done = show_measured(*request, *staged, timeline, environment); !done) return report(done.error());
+  }
   const std::string candidates = driver::explain_candidates(compiled->plan);
   fmt::print("\nCandidates:\n{}", candidates);
   if (!options.html.empty()) {
@@ -51,6 +72,7 @@ void add_explain(CLI::App& app, const driver::Environment& environment, Commands
   command->add_option("--trips", options->trips, "iterations of each loop to simulate")
       ->check(CLI::Range(1, 1000))
       ->type_name("COUNT");
+  command->add_flag("--measure", options->measure, "time it on this machine's card: how busy the units were");
   commands[command] = [options, &environment] { return run(*options, environment); };
 }
 

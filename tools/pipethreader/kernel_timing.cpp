@@ -5,6 +5,7 @@
 
 #include "driver/report.h"
 #include "product_peer.h"
+#include "watchdog.h"
 
 namespace pipethreader::tool {
 
@@ -31,15 +32,31 @@ Result<double> time(const runtime::Gpu& gpu, int replay,
   return timing->median_ms / replay;
 }
 
+// Under load: launches without a pause until the time is over, then the median of as many as a burst has.
+Result<double> time_sustained(const runtime::Gpu& gpu, int load_ms,
+                              const std::function<Result<void>(const runtime::Stream&)>& work) {
+  const auto one = gpu.measure({}, work);
+  if (!one) return tl::unexpected(one.error());
+  runtime::MeasureOptions options;
+  options.idle_ms = 0;
+  options.warmups = std::max(1, static_cast<int>(load_ms / std::max(0.001, one->median_ms)));
+  const auto timing = gpu.measure(options, work);
+  if (!timing) return tl::unexpected(timing.error());
+  return timing->median_ms;
+}
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
 
 Result<driver::Check> check_once(const runtime::Gpu& gpu, driver::GpuRun& run, const kernel::Kernel& kernel,
-                                 const oracle::Inputs& inputs) {
+                                 const oracle::Inputs& inputs, const std::string& schedule) {
+  Watchdog watchdog;
+  watchdog.begin(schedule);
   if (auto done = run.launch(gpu, runtime::Stream()); !done) return tl::unexpected(done.error());
   if (auto done = gpu.synchronize(); !done) return tl::unexpected(done.error());
+  watchdog.begin("");
   const auto outputs = run.outputs();
   if (!outputs) return tl::unexpected(outputs.error());
   return driver::check(kernel, inputs, *outputs, 1, check_budget);
@@ -69,7 +86,9 @@ Result<void> time_rounds(const runtime::Gpu& gpu, driver::GpuRun& run, const ker
                          KernelTiming& timing) {
   const auto extent = [&](kernel::AxisId a) { return kernel::evaluate_size(kernel, kernel[a].extent, sizes); };
   std::vector<double> mine, theirs;
+  Watchdog watchdog;
   for (int round = 0; round < bursts.rounds; ++round) {
+    if (bursts.replay == 1) watchdog.begin(timing.schedule);  // a graph may take long and be well
     const auto own = time(gpu, bursts.replay, [&](const runtime::Stream& stream) { return run.launch(gpu, stream); });
     if (!own) return tl::unexpected(own.error());
     mine.push_back(*own);
@@ -82,7 +101,14 @@ Result<void> time_rounds(const runtime::Gpu& gpu, driver::GpuRun& run, const ker
     if (!other) return tl::unexpected(other.error());
     theirs.push_back(*other);
   }
+  watchdog.begin("");
   timing.ms = median(mine);
+  if (bursts.sustained_ms > 0) {
+    const auto sustained = time_sustained(gpu, bursts.sustained_ms,
+                                          [&](const runtime::Stream& stream) { return run.launch(gpu, stream); });
+    if (!sustained) return tl::unexpected(sustained.error());
+    timing.sustained_ms = *sustained;
+  }
   if (peer) timing.peer_ms = median(theirs);
   return {};
 }
@@ -103,7 +129,7 @@ Result<KernelTiming> time_kernel(const runtime::Gpu& gpu, const driver::CompileR
   auto run = driver::GpuRun::prepare(gpu, compiled->plan, kernel, *inputs);
   if (!run) return tl::unexpected(run.error());
   if (!run->has_work()) return fail("there is no work at these sizes");
-  auto checked = check_once(gpu, *run, kernel, *inputs);
+  auto checked = check_once(gpu, *run, kernel, *inputs, describe(compiled->plan.choices));
   if (!checked) return tl::unexpected(checked.error());
 
   KernelTiming timing;

@@ -12,14 +12,16 @@ namespace pipethreader::tool {
 
 struct Bursts {
   int rounds = 5;
-  int replay = 1;  // so many launches are captured in a graph and timed as one; 1: no graph
+  int replay = 1;        // so many launches are captured in a graph and timed as one; 1: no graph
+  int sustained_ms = 0;  // launches for so long before the time is taken, as the card runs under load; 0: none
 };
 
 struct KernelTiming {
   std::string kernel;
   std::string schedule;  // how it is specialised, and its choices
   driver::Check checked;
-  double ms = 0;                  // of a launch, the median over the rounds
+  double ms = 0;  // of a launch, the median over the rounds
+  std::optional<double> sustained_ms;
   double flops = 0;               // 0: the kernel has no products
   std::optional<double> peer_ms;  // cuBLAS's
   std::string no_cublas;          // why it was not found for a kernel that it could do

@@ -4,6 +4,7 @@
 #include "driver/report.h"
 #include "driver/run.h"
 #include "runtime/npy.h"
+#include "watchdog.h"
 
 namespace pipethreader::tool {
 
@@ -124,11 +125,15 @@ Result<driver::OutputValues> on_gpu(const driver::Compiled& compiled, const orac
     fmt::print("  {:<12}nothing: there is no work at these sizes\n", "ran");
     return prepared->outputs();
   }
+  Watchdog watchdog;
+  watchdog.begin(describe(compiled.plan.choices));
   if (auto done = prepared->launch(*gpu, runtime::Stream()); !done) return tl::unexpected(done.error());
   if (auto done = gpu->synchronize(); !done) return tl::unexpected(done.error());
   auto outputs = prepared->outputs();
   if (!outputs) return outputs;
+  watchdog.begin(describe(compiled.plan.choices));
   const auto timing = gpu->measure({}, [&](const runtime::Stream& stream) { return prepared->launch(*gpu, stream); });
+  watchdog.begin("");
   if (!timing) return tl::unexpected(timing.error());
   fmt::print("  {:<12}on {}: {:.1f} us, the median of {} launches\n", "ran", gpu->properties().name,
              timing->median_ms * 1000, timing->samples_ms.size());

@@ -1,7 +1,6 @@
 // Times the candidates of a kernel on the card and makes the fastest what `compile` and `run` use from now on.
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -11,13 +10,13 @@
 #include "commands.h"
 #include "driver/report.h"
 #include "driver/run.h"
+#include "watchdog.h"
 
 namespace pipethreader::tool {
 
 namespace {
 
 constexpr double check_budget = 2e7;  // scalar operations of the oracle, for each candidate
-constexpr auto longest = std::chrono::seconds(30);
 
 struct Options {
   KernelOptions kernel;
@@ -25,46 +24,6 @@ struct Options {
   std::size_t candidates = 16;
   std::size_t random = 0;
   std::string out;
-};
-
-// Ends the program when a candidate does not come back: nothing can take a kernel off the card that never ends.
-class Watchdog {
- public:
-  Watchdog() : thread_([this] { watch(); }) {}
-  ~Watchdog() {
-    stop_ = true;
-    changed_.notify_all();
-    thread_.join();
-  }
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-
-  void begin(const std::string& what) {
-    const std::lock_guard lock(mutex_);
-    what_ = what;
-    ++round_;
-    changed_.notify_all();
-  }
-
- private:
-  void watch() {
-    std::unique_lock lock(mutex_);
-    while (!stop_) {
-      const int round = round_;
-      if (changed_.wait_for(lock, longest, [&] { return stop_ || round_ != round; }) || what_.empty()) continue;
-      fmt::print(stderr, "error: a candidate does not end; this is a fault of pipethreader, please report it: {}\n",
-                 what_);
-      std::fflush(nullptr);
-      std::_Exit(Exit::broken);
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::string what_;  // empty: nothing runs
-  int round_ = 0;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
 };
 
 // The best by prediction, and some of the others at random.
@@ -164,7 +123,13 @@ int run(const Options& options, const driver::Environment& environment) {
   std::optional<std::size_t> best;
   double best_ms = 0;
   std::vector<driver::Tried> tried;
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  nlohmann::ordered_json measured = {
+      {"card", gpu->properties().name}, {"kernel", kernel->name}, {"candidates", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json& rows = measured["candidates"];
+  const auto write = [&]() -> Result<void> {
+    return options.out.empty() ? Result<void>() : driver::write_text(options.out, measured.dump(1) + "\n");
+  };
+  if (auto done = write(); !done) return report(done.error());  // before anything is timed
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const driver::Candidate& candidate = candidates[i];
     const auto ms = compiled[i] ? tuning.time(*compiled[i]) : tl::unexpected(compiled[i].error());
@@ -176,16 +141,12 @@ int run(const Options& options, const driver::Environment& environment) {
     nlohmann::ordered_json row = {{"choices", text}, {"predicted_us", candidate.predicted_us}};
     row[ms ? "measured_us" : "rejected"] = ms ? nlohmann::ordered_json(*ms * 1000) : nlohmann::ordered_json(verdict);
     rows.push_back(std::move(row));
+    if (auto done = write(); !done) return report(done.error());  // kept however this ends
     tried.push_back({candidate.choices, candidate.predicted_us, candidate.bound, verdict});
     if (ms && (!best || *ms < best_ms)) {
       best = i;
       best_ms = *ms;
     }
-  }
-  if (!options.out.empty()) {
-    const nlohmann::ordered_json all_rows = {
-        {"card", gpu->properties().name}, {"kernel", kernel->name}, {"candidates", rows}};
-    if (auto done = driver::write_text(options.out, all_rows.dump(1) + "\n"); !done) return report(done.error());
   }
   if (!best) return report(Error(Diagnostic{{}, {}, "no candidate runs", "its line above says why"}));
   driver::Plan& plan = compiled[*best]->plan;
