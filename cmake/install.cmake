@@ -15,6 +15,8 @@ if(bundled_objects)
   target_include_directories(pipethreader_bundle INTERFACE
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/pipethreader/internal>)
+  target_compile_definitions(pipethreader_bundle INTERFACE
+    "$<INSTALL_INTERFACE:PIPETHREADER_DATA_FOLDER=\"$<INSTALL_PREFIX>/${CMAKE_INSTALL_DATADIR}/pipethreader\">")
   target_link_libraries(pipethreader_bundle PUBLIC fmt::fmt PRIVATE tomlplusplus::tomlplusplus nlohmann_json::nlohmann_json Threads::Threads ${CMAKE_DL_LIBS})
   if(PIPETHREADER_SANITIZE)
     target_link_options(pipethreader_bundle INTERFACE -fsanitize=address,undefined)

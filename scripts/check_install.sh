@@ -14,6 +14,6 @@ cmake -S examples/cmake_consumer -B "$scratch/build" -G Ninja -DCMAKE_PREFIX_PAT
   exit 1
 }
 cmake --build "$scratch/build"
-(cd "$scratch" && ./build/consumer "$scratch/installed/share/pipethreader")
+(cd "$scratch" && ./build/consumer)
 (cd "$scratch" && installed/bin/pipethreader devices >/dev/null)
 echo "install: the library links and runs from $(basename "$scratch"), the program finds its devices"

@@ -1,5 +1,5 @@
 // Links the installed library, compiles a kernel from text and the same one built in C++, and runs them in the
-// interpreter: consumer DATA_FOLDER [DEVICE]
+// interpreter: consumer [DEVICE]
 #include <cstdio>
 #include <string>
 
@@ -50,13 +50,8 @@ int compile_and_run(const pipethreader::Result<pipethreader::Kernel>& kernel,
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fputs("usage: consumer DATA_FOLDER [DEVICE]\n", stderr);
-    return 2;
-  }
   pipethreader::CompileOptions options;
-  options.device = argc > 2 ? argv[2] : "h100";
-  options.data = {argv[1]};
+  if (argc > 1) options.device = argv[1];
   options.machine_code = false;
   for (const auto& kernel : {from_text(), from_builder()}) {
     if (const int status = compile_and_run(kernel, options); status != 0) return status;

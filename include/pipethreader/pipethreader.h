@@ -34,9 +34,14 @@ struct CompileOptions {
   std::string device = "h100";               // a name, or a .toml file
   std::map<std::string, std::int64_t> dims;  // dims left out stay dynamic: one binary for all sizes
   std::map<std::string, double> options;
-  std::vector<std::string> data = {};  // folders that hold devices/; the installed one is known
+  std::vector<std::string> data = {};  // folders that hold devices/, before the installed one
   bool machine_code = true;            // off: CUDA source only
   bool use_cache = true;
+#ifdef PIPETHREADER_DATA_FOLDER  // of the installed package
+  std::string installed_data = PIPETHREADER_DATA_FOLDER;
+#else
+  std::string installed_data = {};
+#endif
 };
 
 // Row-major; values are exact in the tensor's type.

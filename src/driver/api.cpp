@@ -20,6 +20,7 @@ driver::Environment environment_for(const CompileOptions& options) {
   std::vector<std::filesystem::path> data(options.data.begin(), options.data.end());
   const auto program = driver::running_program();
   if (!program.empty()) data.push_back(program.parent_path() / "../share/pipethreader");
+  if (!options.installed_data.empty()) data.emplace_back(options.installed_data);
   return driver::read_environment(program, std::move(data));
 }
 

@@ -239,8 +239,9 @@ class Compilation {
       const bool plain = !built->printed.verified.program().generic_reason.empty();
       (plain ? generic : built_).push_back(std::move(*built));
     }
+    const std::size_t specialised = built_.size();
     for (Built& built : generic) {
-      if (built_.size() < wanted) built_.push_back(std::move(built));
+      if (specialised == 0 && built_.size() < wanted) built_.push_back(std::move(built));
     }
     if (built_.empty()) return tl::unexpected(none_built(result_.kernel, *first));
     return {};
@@ -291,7 +292,7 @@ class Compilation {
     for (std::size_t i = 0; i < built_.size(); ++i) {
       const Candidate& c = built_[i].candidate;
       std::string verdict = verdicts_.size() > i ? verdicts_[i] : "";
-      if (i == winner) verdict = verdict.empty() ? "chosen" : "chosen, the least bad: " + verdict;
+      if (i == winner) verdict = verdict.empty() ? "chosen" : "chosen although " + verdict;
       if (verdict.empty()) verdict = i < assembled_.size() && !assembled_[i] ? "not needed" : "ranked lower";
       result_.plan.candidates.push_back({c.choices, c.predicted_us, c.bound, verdict});
     }

@@ -59,6 +59,43 @@ std::string report_text(const Compiled& compiled) {
   return text;
 }
 
+namespace {
+
+// What a host needs to launch the kernel by itself: docs/command-line.md.
+nlohmann::json launch_json(const Variant& v) {
+  using nlohmann::json;
+  static constexpr const char* kinds[] = {"tensor", "param", "map", "counter"};
+  const program::Program& program = v.program;
+  json arguments = json::array();
+  for (const emit::Argument& a : v.source.arguments) {
+    json argument = {{"kind", kinds[static_cast<int>(a.kind)]}, {"name", a.name}};
+    if (a.kind == emit::Argument::Kind::param) argument["type"] = std::string(name(a.type));
+    if (a.kind == emit::Argument::Kind::map) {
+      const program::TensorMap& map = program.maps[static_cast<std::size_t>(a.index)];
+      argument["tensor"] = program[map.tensor].name;
+      argument["swizzle_bytes"] = map.swizzle == program::Swizzle::bytes128  ? 128
+                                  : map.swizzle == program::Swizzle::bytes64 ? 64
+                                  : map.swizzle == program::Swizzle::bytes32 ? 32
+                                                                             : 0;
+      argument["dims"] = json::array();
+      for (std::size_t d = 0; d < map.dims.size(); ++d) {
+        argument["dims"].push_back({{"extent", program::print(program, map.dims[d].extent)},
+                                    {"stride_elements", program::print(program, map.dims[d].stride)},
+                                    {"box", a.box[d]},
+                                    {"element_stride", a.steps[d]}});
+      }
+    }
+    arguments.push_back(std::move(argument));
+  }
+  static constexpr const char* orders[] = {"single", "persistent", "dynamic"};
+  const emit::LaunchShape& launch = v.source.launch;
+  return {{"work_items", launch.count.valid() ? program::print(program, launch.count) : "1"},
+          {"order", orders[static_cast<int>(launch.order)]},
+          {"arguments", std::move(arguments)}};
+}
+
+}  // namespace
+
 std::string report_json(const Compiled& compiled) {
   using json = nlohmann::json;
   const Plan& plan = compiled.plan;
@@ -76,6 +113,7 @@ std::string report_json(const Compiled& compiled) {
                         {"cluster", l.cluster},
                         {"shared_bytes", l.shared_bytes},
                         {"blocks_per_unit", l.blocks_per_unit},
+                        {"launch", launch_json(v)},
                         {"cubin_bytes", v.cubin.size()},
                         {"registers", v.assembler.registers},
                         {"spill_bytes", v.assembler.spill_store_bytes + v.assembler.spill_load_bytes},

@@ -74,6 +74,7 @@ class GpuRun {
 struct Check {
   oracle::Report report;
   std::int64_t sampled_points = 0;  // 0: everything was compared; else what lies outside the sample is not counted
+  bool cause_unknown = false;       // results are wrong, and the problem is too large to look for the cause
   std::string cause;                // that the kernel itself gives other results for other tiles, where that was found
 
   [[nodiscard]] bool ok() const { return report.ok() && cause.empty(); }

@@ -92,7 +92,9 @@ void Assembler::report_unknown(const std::string& name, SourceSpan span) {
   if (later > 0) return reporter_.report(Message::used_before_assigned, span, name, later);
   if (function_named(name) && info(*function_named(name)).symbol.empty())
     return reporter_.report(Message::unknown_name, span, name, fmt::format("call the function as `{}(...)`", name));
-  reporter_.report(Message::unknown_name, span, name, "");
+  reporter_.report(
+      Message::unknown_name, span, name,
+      fmt::format("an axis is declared by `parallel {0}: SIZE;`, `for {0}: SIZE` or `sum[{0}: SIZE]`", name));
 }
 
 void Assembler::open_scope() { scopes_.emplace_back(); }

@@ -43,11 +43,10 @@ void compare_tensor(const OutputTensor& expected, const std::vector<double>& act
     }
     const double over = excess(actual[i], expected.data.values[i], bound);
     const double difference = std::fabs(actual[i] - expected.data.values[i]);
-    if (over <= 0) {
-      if (bound > 0 && std::isfinite(difference))
-        report.largest_share = std::max(report.largest_share, difference / bound);
-      continue;
-    }
+    if (std::isnan(actual[i]) && std::isnan(expected.data.values[i])) ++report.undefined;
+    if (bound > 0 && std::isfinite(difference))
+      report.largest_share = std::max(report.largest_share, difference / bound);
+    if (over <= 0) continue;
     ++report.wrong;
     const double relative = over == kUnknown ? kUnknown : over / (bound + std::numeric_limits<double>::min());
     if (report.worst && relative <= worst) continue;
@@ -91,6 +90,7 @@ std::string Report::format() const {
   if (worst)
     text += fmt::format("; worst {}[{}]: actual {:.9g}, expected {:.9g}, allowed difference {:.3g}", worst->tensor,
                         fmt::join(worst->index, ","), worst->actual, worst->expected, worst->bound);
+  if (undefined > 0) text += fmt::format("; {} are NaN, as the oracle's", undefined);
   if (unbounded > 0) text += fmt::format("; {} without a bound", unbounded);
   if (unwritten > 0) text += fmt::format("; {} not written by the kernel", unwritten);
   return text + fmt::format("; largest share of a bound {:.2g}", largest_share);

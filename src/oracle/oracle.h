@@ -124,11 +124,13 @@ struct Mismatch {
 };
 
 struct Report {
-  std::int64_t compared = 0;      // elements compared
-  std::int64_t wrong = 0;         // of those: |actual - expected| > bound, or NaN or infinity that does not match
-  std::int64_t unbounded = 0;     // elements with an infinite bound: accepted, but they prove nothing
-  std::int64_t unwritten = 0;     // elements that the kernel stores nothing to: not compared
-  double largest_share = 0;       // the largest |actual - expected| / bound of all finite bounds that are not 0
+  std::int64_t compared = 0;   // elements compared
+  std::int64_t wrong = 0;      // of those: |actual - expected| > bound, or NaN or infinity that does not match
+  std::int64_t undefined = 0;  // NaN on both sides: right, but it may not be what was meant
+  std::int64_t unbounded = 0;  // elements with an infinite bound: accepted, but they prove nothing
+  std::int64_t unwritten = 0;  // elements that the kernel stores nothing to: not compared
+  double largest_share = 0;    // the largest |actual - expected| / bound of all finite bounds that are not 0; above 1
+                               // where elements are wrong
   std::optional<Mismatch> worst;  // the wrong element farthest outside its bound, relative to the bound
   [[nodiscard]] bool ok() const { return wrong == 0; }
   [[nodiscard]] std::string format() const;  // one line

@@ -401,7 +401,8 @@ TEST(KernelErrors, HintsSayWhatToWrite) {
   };
   EXPECT_EQ(hint("kernel f(A: f32[M]) -> (C: f16[M]) { parallel m: M; C[m] = A[m]; }"),
             "narrowing is always written: `f16(...)`");
-  EXPECT_EQ(hint(with_body("  C[m,n] = A[m,n + 1];")), "exclude such points: `where n + 1 < N`");
+  EXPECT_EQ(hint(with_body("  C[m,n] = A[m,n + 1];")),
+            "check the order of the indices; or exclude such points at the loop or reduction: `where n + 1 < N`");
   EXPECT_EQ(hint(with_body("  x[q] = t;")), "declare it: `inner q: SIZE;`");
   EXPECT_EQ(hint(with_body("  x = t;\n  for k: N { x = sum[k] A[m,k]; }\n" + store)),
             "declare it before the loop: `carry x[...] = ...;`");
