@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "search/search.h"
+#include "task/products.h"
+#include "task/split.h"
 
 namespace pipethreader::driver {
 
@@ -17,7 +19,8 @@ constexpr std::array<std::string_view, 3> order_names = {"single", "persistent",
 constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::array<std::string_view, 2> share_names = {"rows", "sums"};
 constexpr std::string_view known_keys =
-    "row, column, stream, element, lanes, share, overlap, depth, outer, turns, staged, order, raster, band, cluster, "
+    "split, row, column, stream, element, lanes, share, overlap, depth, outer, turns, staged, order, raster, band, "
+    "cluster, "
     "walk, "
     "pass, bulk";
 
@@ -49,10 +52,15 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
     int* target;
     int low, high;
   };
-  const Number numbers[] = {{"row", &c.partition.row, 1, 1024},       {"column", &c.partition.column, 1, 1024},
-                            {"stream", &c.partition.stream, 1, 1024}, {"element", &c.partition.element, 1, 65536},
-                            {"lanes", &c.partition.lanes, 1, 5},      {"raster", &c.partition.raster, 1, 1024},
-                            {"band", &c.partition.band, 0, 65536},    {"depth", &c.schedule.depth, 0, 16},
+  const Number numbers[] = {{"split", &c.split, 1, 64},
+                            {"row", &c.partition.row, 1, 1024},
+                            {"column", &c.partition.column, 1, 1024},
+                            {"stream", &c.partition.stream, 1, 1024},
+                            {"element", &c.partition.element, 1, 65536},
+                            {"lanes", &c.partition.lanes, 1, 5},
+                            {"raster", &c.partition.raster, 1, 1024},
+                            {"band", &c.partition.band, 0, 65536},
+                            {"depth", &c.schedule.depth, 0, 16},
                             {"outer", &c.schedule.outer, 1, 4}};
   for (const Number& n : numbers) {
     if (key != n.key) continue;
@@ -110,6 +118,51 @@ Choices with(int row, int column, int stream, int lanes, schedule::Overlap overl
   return c;
 }
 
+// How many parts a kernel's loop may be split into: those forced, or some where there are few tiles for many units.
+std::vector<int> splits_for(const kernel::Kernel& specialised, const device::Device& device, const Forced& forced) {
+  constexpr std::int64_t side = 64;  // of a small tile
+  Choices wanted;
+  for (const auto& one : forced) {
+    if (one.first != "split") continue;
+    if (!force_one(wanted, one.first, one.second)) return {};
+    return wanted.split > 1 ? std::vector<int>{wanted.split} : std::vector<int>{};
+  }
+  const std::set<kernel::AxisId> tiled = task::choose_tiled(specialised);
+  std::int64_t tiles = 1;
+  for (const kernel::AxisId a : specialised.parallel) {
+    const auto extent = task::static_extent(specialised, a);
+    if (!extent) return {};
+    tiles *= tiled.contains(a) ? (*extent + side - 1) / side : *extent;
+  }
+  return tiles < device.execution_units ? std::vector<int>{2, 4, 8} : std::vector<int>{};
+}
+
+// What the search knows, best first: of the kernel as it is, and split where that may pay.
+Result<std::vector<Candidate>> ranked_candidates(const kernel::Kernel& specialised, const device::Device& device,
+                                                 const Forced& forced) {
+  std::vector<Candidate> candidates;
+  const auto add = [&](const kernel::Kernel& kernel, int split, double more_us) {
+    const auto ranked = search::rank(kernel, device);
+    if (!ranked) return;
+    for (const search::Candidate& r : *ranked)
+      candidates.push_back({{split, r.walk, r.partition, r.schedule, true}, r.predicted_us + more_us, r.bound});
+  };
+  add(specialised, 1, 0);
+  const bool only_split = std::any_of(forced.begin(), forced.end(), [](const auto& f) { return f.first == "split"; });
+  for (const int parts : splits_for(specialised, device, forced)) {
+    const auto halves = task::split(specialised, parts);
+    if (!halves) {
+      if (only_split) return tl::unexpected(halves.error());
+      continue;
+    }
+    const auto join = search::rank(halves->join, device);
+    if (join) add(halves->parts, parts, join->front().predicted_us);
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
+  return candidates;
+}
+
 }  // namespace
 
 Result<void> force(Choices& choices, const Forced& forced) {
@@ -129,18 +182,17 @@ Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised, co
   };
   // What is forced narrows the ranking down; only where nothing ranked has it, it is put over what has.
   std::vector<Candidate> others;
-  if (const auto ranked = search::rank(specialised, device)) {
-    for (const search::Candidate& r : *ranked) {
-      const Candidate candidate{{r.walk, r.partition, r.schedule, true}, r.predicted_us, r.bound};
-      Candidate bent = candidate;
-      if (auto done = force(bent.choices, forced); !done) return tl::unexpected(done.error());
-      if (bent.choices == candidate.choices) {
-        add(candidate);
-      } else {
-        bent.predicted_us = 0;
-        bent.bound.clear();
-        others.push_back(std::move(bent));
-      }
+  auto ranked = ranked_candidates(specialised, device, forced);
+  if (!ranked) return tl::unexpected(ranked.error());
+  for (const Candidate& candidate : *ranked) {
+    Candidate bent = candidate;
+    if (auto done = force(bent.choices, forced); !done) return tl::unexpected(done.error());
+    if (bent.choices == candidate.choices) {
+      add(candidate);
+    } else {
+      bent.predicted_us = 0;
+      bent.bound.clear();
+      others.push_back(std::move(bent));
     }
   }
   for (Candidate& bent : others) add(std::move(bent));
@@ -162,11 +214,11 @@ Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised, co
 
 std::string describe(const Choices& c, bool products) {
   const std::string_view order = order_names[static_cast<std::size_t>(c.partition.order)];
-  std::string text =
-      products ? fmt::format("row {}, column {}, stream {}, lanes {}, overlap {}, depth {}, order {}", c.partition.row,
-                             c.partition.column, c.partition.stream, c.partition.lanes,
-                             overlap_names[static_cast<std::size_t>(c.schedule.overlap)], c.schedule.depth, order)
-               : fmt::format("element {}, order {}", c.partition.element, order);
+  std::string text = c.split > 1 ? fmt::format("split {}, ", c.split) : "";
+  text += products ? fmt::format("row {}, column {}, stream {}, lanes {}, overlap {}, depth {}, order {}",
+                                 c.partition.row, c.partition.column, c.partition.stream, c.partition.lanes,
+                                 overlap_names[static_cast<std::size_t>(c.schedule.overlap)], c.schedule.depth, order)
+                   : fmt::format("element {}, order {}", c.partition.element, order);
   if (c.partition.share_sums) text += ", lanes share sums";
   if (c.schedule.outer != 1) text += fmt::format(", outer {}", c.schedule.outer);
   if (c.partition.raster != 1) text += fmt::format(", raster {}", c.partition.raster);

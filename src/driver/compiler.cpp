@@ -9,6 +9,7 @@
 
 #include "runtime/atomic_file.h"
 #include "runtime/kernel_cache.h"
+#include "task/split.h"
 
 namespace pipethreader::driver {
 
@@ -300,13 +301,37 @@ class Compilation {
     result_.plan.choices = built_[winner].candidate.choices;
   }
 
+  // The launch behind a split kernel: what its own ranking puts first, of what can be built and assembled.
+  Result<void> add_join(std::size_t winner, const runtime::Nvrtc* nvrtc) {
+    const int parts = built_[winner].candidate.choices.split;
+    if (parts == 1) return {};
+    const auto halves = task::split(result_.kernel, parts);
+    if (!halves) return tl::unexpected(halves.error());
+    const auto candidates = choices_for(halves->join, request_.device, {{"split", "1"}});
+    if (!candidates) return tl::unexpected(candidates.error());
+    Result<Built> join = fail("no candidate");
+    for (const Candidate& candidate : *candidates) {
+      join = build(halves->join, request_.device, candidate, nullptr);
+      if (join) break;
+    }
+    if (!join) return tl::unexpected(join.error());
+    Variant variant = variant_of(*join);
+    if (nvrtc != nullptr) {
+      auto own = assemble(*nvrtc, {assembly_of(*join, request_.device)});
+      if (!own[0]) return tl::unexpected(own[0].error());
+      take(variant, own[0]->kernel);
+    }
+    result_.plan.joins.push_back(std::move(variant));
+    return {};
+  }
+
   Result<void> choose_first() {
     auto fallback = build_fallback(result_.kernel, request_.device, built_[0]);
     if (!fallback) return tl::unexpected(fallback.error());
     result_.plan.variants.push_back(variant_of(built_[0]));
     if (*fallback) result_.plan.variants.push_back(variant_of(**fallback));
     note(0);
-    return {};
+    return add_join(0, nullptr);
   }
 
   Result<void> choose_assembled(const runtime::NvrtcLocation& location) {
@@ -321,6 +346,7 @@ class Compilation {
     take(best, (*assembled_[*winner])->kernel);
     result_.plan.variants.push_back(std::move(best));
     if (auto done = add_fallback(*nvrtc, *winner); !done) return done;
+    if (auto done = add_join(*winner, &*nvrtc); !done) return done;
     note(*winner);
     const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
     result_.times.push_back({"assemble", spent.count()});

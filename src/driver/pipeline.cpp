@@ -6,6 +6,7 @@
 #include "lower/lower.h"
 #include "program/legalise.h"
 #include "schedule/valid.h"
+#include "task/split.h"
 
 namespace pipethreader::driver {
 
@@ -30,6 +31,13 @@ auto stage(std::vector<StageTime>* times, const char* name, F&& run) {
 
 Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::Device& device, const Choices& choices,
                              std::vector<StageTime>* times) {
+  if (choices.split > 1) {
+    auto halves = stage(times, "split", [&] { return task::split(specialised, choices.split); });
+    if (!halves) return tl::unexpected(halves.error());
+    Choices rest = choices;
+    rest.split = 1;
+    return lower_kernel(halves->parts, device, rest, times);
+  }
   // Splits statements into sTasks; long reductions become loops, so that all later stages see one kind of loop.
   auto graph = stage(times, "task", [&] { return task::build(specialised, choices.walk); });
   if (!graph) return tl::unexpected(graph.error());

@@ -21,6 +21,7 @@
 namespace pipethreader::driver {
 
 struct Choices {
+  int split = 1;  // parts of the loop that work items share out; a second launch joins what they leave
   task::Walk walk;
   partition::Choice partition;
   schedule::Choice schedule;
@@ -43,7 +44,8 @@ struct StageTime {
   double milliseconds = 0;
 };
 
-// kernel -> task graph -> partition -> assignment -> sProgram -> device program.
+// kernel -> task graph -> partition -> assignment -> sProgram -> device program. With a split, the kernel of the first
+// launch.
 [[nodiscard]] Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::Device& device,
                                            const Choices& choices, std::vector<StageTime>* times = nullptr);
 

@@ -61,11 +61,12 @@ Result<std::size_t> variant_for(const Plan& plan, const kernel::Kernel& kernel, 
 
 namespace {
 
-constexpr int format_version = 5;
+constexpr int format_version = 6;
 constexpr std::string_view magic = "pipethreader plan\n";
 
 json choices_to_json(const Choices& c) {
-  return {{"row", c.partition.row},
+  return {{"split", c.split},
+          {"row", c.partition.row},
           {"column", c.partition.column},
           {"stream", c.partition.stream},
           {"lanes", c.partition.lanes},
@@ -89,6 +90,7 @@ json choices_to_json(const Choices& c) {
 
 Choices choices_from_json(const json& j) {
   Choices c;
+  c.split = j.at("split");
   c.partition.row = j.at("row");
   c.partition.column = j.at("column");
   c.partition.stream = j.at("stream");
@@ -184,6 +186,31 @@ emit::CudaSource source_from_json(const json& j, const program::Program& program
   return s;
 }
 
+json variant_to_json(const Variant& v) {
+  return {{"program", program::print(v.program)},
+          {"source", source_to_json(v.source)},
+          {"cubin", v.cubin.size()},
+          {"assembler", assembler_to_json(v.assembler)},
+          {"fault", v.fault}};
+}
+
+// Takes its machine code from the front of `cubins`.
+std::optional<Variant> variant_from_json(const json& v, std::string_view& cubins) {
+  auto program = program::parse(v.at("program").get<std::string>(), "");
+  if (!program) return std::nullopt;
+  Variant variant;
+  variant.program = std::move(*program);
+  variant.source = source_from_json(v.at("source"), variant.program);
+  const std::size_t size = v.at("cubin");
+  if (size > cubins.size()) return std::nullopt;
+  variant.cubin.resize(size);
+  if (size > 0) std::memcpy(variant.cubin.data(), cubins.data(), size);
+  cubins.remove_prefix(size);
+  variant.assembler = assembler_from_json(v.at("assembler"));
+  variant.fault = v.at("fault");
+  return variant;
+}
+
 json header_of(const Plan& plan) {
   json j = {{"version", format_version},
             {"kernel", plan.kernel},
@@ -194,13 +221,8 @@ json header_of(const Plan& plan) {
             {"compiler_path", plan.compiler_path},
             {"no_machine_code", plan.no_machine_code},
             {"tuned", plan.tuned}};
-  for (const Variant& v : plan.variants) {
-    j["variants"].push_back({{"program", program::print(v.program)},
-                             {"source", source_to_json(v.source)},
-                             {"cubin", v.cubin.size()},
-                             {"assembler", assembler_to_json(v.assembler)},
-                             {"fault", v.fault}});
-  }
+  for (const Variant& v : plan.variants) j["variants"].push_back(variant_to_json(v));
+  for (const Variant& v : plan.joins) j["joins"].push_back(variant_to_json(v));
   for (const Tried& t : plan.candidates) {
     j["candidates"].push_back({{"choices", choices_to_json(t.choices)},
                                {"predicted_us", t.predicted_us},
@@ -222,19 +244,16 @@ std::optional<Plan> plan_of(const json& j, std::string_view cubins) {
   plan.no_machine_code = j.at("no_machine_code");
   plan.tuned = j.at("tuned");
   for (const json& v : j.at("variants")) {
-    auto program = program::parse(v.at("program").get<std::string>(), "");
-    if (!program) return std::nullopt;
-    Variant variant;
-    variant.program = std::move(*program);
-    variant.source = source_from_json(v.at("source"), variant.program);
-    const std::size_t size = v.at("cubin");
-    if (size > cubins.size()) return std::nullopt;
-    variant.cubin.resize(size);
-    if (size > 0) std::memcpy(variant.cubin.data(), cubins.data(), size);
-    cubins.remove_prefix(size);
-    variant.assembler = assembler_from_json(v.at("assembler"));
-    variant.fault = v.at("fault");
-    plan.variants.push_back(std::move(variant));
+    auto variant = variant_from_json(v, cubins);
+    if (!variant) return std::nullopt;
+    plan.variants.push_back(std::move(*variant));
+  }
+  if (j.contains("joins")) {
+    for (const json& v : j.at("joins")) {
+      auto variant = variant_from_json(v, cubins);
+      if (!variant) return std::nullopt;
+      plan.joins.push_back(std::move(*variant));
+    }
   }
   if (plan.variants.empty()) return std::nullopt;
   if (j.contains("candidates")) {
@@ -251,7 +270,9 @@ std::optional<Plan> plan_of(const json& j, std::string_view cubins) {
 std::string pack(const Plan& plan) {
   const std::string header = header_of(plan).dump();
   std::string text = fmt::format("{}{}\n{}", magic, header.size(), header);
-  for (const Variant& v : plan.variants) text.append(reinterpret_cast<const char*>(v.cubin.data()), v.cubin.size());
+  for (const auto* launches : {&plan.variants, &plan.joins}) {
+    for (const Variant& v : *launches) text.append(reinterpret_cast<const char*>(v.cubin.data()), v.cubin.size());
+  }
   return text;
 }
 

@@ -40,6 +40,7 @@ struct Plan {
   std::string device;  // name
   Choices choices;
   std::vector<Variant> variants;  // in the order to try at launch; the last has no requirements
+  std::vector<Variant> joins;     // launched behind it, on what it leaves in the workspace; tensors go by name
   std::vector<Tried> candidates;
   std::string compiler;  // identity of the run-time compiler; empty: none
   std::string compiler_path;

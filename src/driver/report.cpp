@@ -49,6 +49,10 @@ std::string report_text(const Compiled& compiled) {
   } else {
     text += line("machine", "none: " + plan.no_machine_code);
   }
+  for (const Variant& join : plan.joins) {
+    text += line("then", fmt::format("{}, {} threads a block{}", join.source.entry, join.source.launch.threads,
+                                     join.fault.empty() ? "" : "; " + join.fault));
+  }
   for (std::size_t v = 1; v < plan.variants.size(); ++v) {
     text += line("otherwise", specialisation(plan.variants[v].program));
   }
@@ -122,6 +126,8 @@ std::string report_json(const Compiled& compiled) {
                         {"fault", v.fault},
                         {"messages", v.assembler.messages}});
   }
+  json joins = json::array();
+  for (const Variant& v : plan.joins) joins.push_back({{"entry", v.source.entry}, {"launch", launch_json(v)}});
   json candidates = json::array();
   for (const Tried& t : plan.candidates) {
     candidates.push_back({{"choices", describe(t.choices, has_products(plan))},
@@ -142,6 +148,7 @@ std::string report_json(const Compiled& compiled) {
                        {"compiler", plan.compiler},
                        {"no_machine_code", plan.no_machine_code},
                        {"variants", variants},
+                       {"joins", joins},
                        {"candidates", candidates},
                        {"stage_milliseconds", times},
                        {"warnings", compiled.warnings}};
@@ -181,6 +188,14 @@ Result<std::vector<std::string>> write_outputs(const Compiled& compiled, const s
       return tl::unexpected(done.error());
     if (variant.cubin.empty()) continue;
     if (auto done = keep(stem + ".cubin", variant.cubin); !done) return tl::unexpected(done.error());
+  }
+  for (const Variant& join : compiled.plan.joins) {
+    const std::string& stem = join.source.entry;
+    if (auto done = keep(stem + ".cu", text(join.source.text)); !done) return tl::unexpected(done.error());
+    if (auto done = keep(stem + ".program", text(program::print(join.program))); !done)
+      return tl::unexpected(done.error());
+    if (join.cubin.empty()) continue;
+    if (auto done = keep(stem + ".cubin", join.cubin); !done) return tl::unexpected(done.error());
   }
   if (auto done = keep(compiled.plan.kernel + ".report.json", text(report_json(compiled))); !done)
     return tl::unexpected(done.error());

@@ -1,6 +1,7 @@
 #include "driver/run.h"
 
 #include <algorithm>
+#include <map>
 
 #include <unistd.h>
 
@@ -70,21 +71,34 @@ Result<CpuRun> run_cpu(const Plan& plan, const kernel::Kernel& kernel, const ora
                        const interpret::RunOptions& options) {
   const auto variant = variant_for(plan, kernel, inputs.sizes, inputs.scalars);
   if (!variant) return tl::unexpected(variant.error());
-  const program::Program& program = plan.variants[*variant].program;
-  auto params = parameters(program, kernel, inputs.sizes, inputs.scalars);
-  if (!params) return tl::unexpected(params.error());
-  interpret::Arguments arguments;
-  arguments.params = std::move(*params);
+  std::map<std::string, std::vector<double>> tensors;  // what one launch leaves, the next one reads
   for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
-    arguments.tensors.push_back(kernel.tensors[t].output ? std::vector<double>{} : inputs.tensors[t].values);
+    if (!kernel.tensors[t].output) tensors[kernel.tensors[t].name] = inputs.tensors[t].values;
   }
-  const auto report = interpret::run(program, arguments, options);
-  if (!report) return tl::unexpected(report.error().error());
   CpuRun run;
   run.variant = *variant;
-  run.report = *report;
-  for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
-    if (kernel.tensors[t].output) run.outputs.push_back(std::move(arguments.tensors[t]));
+  std::vector<const program::Program*> launches = {&plan.variants[*variant].program};
+  for (const Variant& join : plan.joins) launches.push_back(&join.program);
+  for (const program::Program* program : launches) {
+    auto params = parameters(*program, kernel, inputs.sizes, inputs.scalars);
+    if (!params) return tl::unexpected(params.error());
+    interpret::Arguments arguments;
+    arguments.params = std::move(*params);
+    for (const program::Tensor& tensor : program->tensors)
+      arguments.tensors.push_back(tensor.output ? std::vector<double>{} : tensors.at(tensor.name));
+    const auto report = interpret::run(*program, arguments, options);
+    if (!report) return tl::unexpected(report.error().error());
+    if (program == launches.front()) {
+      run.report = *report;
+    } else {
+      run.report.steps += report->steps;
+    }
+    for (std::size_t t = 0; t < program->tensors.size(); ++t) {
+      if (program->tensors[t].output) tensors[program->tensors[t].name] = std::move(arguments.tensors[t]);
+    }
+  }
+  for (const kernel::Tensor& tensor : kernel.tensors) {
+    if (tensor.output) run.outputs.push_back(std::move(tensors.at(tensor.name)));
   }
   return run;
 }

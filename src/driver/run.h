@@ -41,7 +41,7 @@ class GpuRun {
                                   const oracle::Inputs& inputs);
 
   // Whether there is any work; without, launch() does nothing.
-  [[nodiscard]] bool has_work() const { return config_.grid.x > 0; }
+  [[nodiscard]] bool has_work() const { return !launches_.empty(); }
   [[nodiscard]] std::size_t variant() const { return variant_; }
   [[nodiscard]] Result<void> launch(const runtime::Gpu& gpu, const runtime::Stream& stream);
   [[nodiscard]] Result<void> poison();  // every byte of the outputs becomes 0xff
@@ -50,19 +50,28 @@ class GpuRun {
 
  private:
   struct Tensor {
+    std::string name;
     runtime::DeviceBuffer buffer;
     ScalarType type = ScalarType::f32;
     std::size_t elements = 0;
     bool output = false;
   };
-  Result<void> bind(const runtime::Gpu& gpu, const Variant& variant, const std::vector<double>& params);
-  Result<void> load(const runtime::Gpu& gpu, const Variant& variant);
+  struct Launch {
+    runtime::Function function;
+    runtime::LaunchConfig config;
+    runtime::KernelArguments arguments;
+    runtime::DeviceBuffer counter;
+  };
+  Result<void> add_launch(const runtime::Gpu& gpu, const Variant& variant, const kernel::Kernel& kernel,
+                          const oracle::Inputs& inputs);
+  Result<void> bind(const runtime::Gpu& gpu, const Variant& variant, const std::vector<double>& params, Launch& launch);
+  Result<void> add_workspace(const runtime::Gpu& gpu, const program::Program& program,
+                             const std::vector<double>& params);
+  [[nodiscard]] const Tensor* named(const std::string& name) const;
 
-  std::vector<Tensor> tensors_;  // by TensorId
-  runtime::DeviceBuffer counter_;
-  std::vector<runtime::Function> function_;  // one, once loaded
-  runtime::LaunchConfig config_;
-  runtime::KernelArguments arguments_;
+  std::vector<Tensor> tensors_;    // by TensorId
+  std::vector<Tensor> workspace_;  // what one launch leaves for the next
+  std::vector<Launch> launches_;   // one after the other
   std::size_t variant_ = 0;
 };
 

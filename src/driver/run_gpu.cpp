@@ -71,6 +71,7 @@ Result<GpuRun> GpuRun::prepare(const runtime::Gpu& gpu, const Plan& plan, const 
   GpuRun run;
   for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
     Tensor tensor;
+    tensor.name = kernel.tensors[t].name;
     tensor.type = kernel.tensors[t].type;
     tensor.output = kernel.tensors[t].output;
     tensor.elements = elements_of(oracle::shape_of(kernel, kernel::TensorId(t), inputs.sizes));
@@ -96,61 +97,97 @@ Result<void> GpuRun::take(const runtime::Gpu& gpu, const Plan& plan, const kerne
   if (!variant) return tl::unexpected(variant.error());
   variant_ = *variant;
   if (auto done = poison(); !done) return done;
-  const Variant& chosen = plan.variants[*variant];
-  auto params = parameters(chosen.program, kernel, inputs.sizes, inputs.scalars);
-  if (!params) return tl::unexpected(params.error());
-  const std::int64_t grid = chosen.source.launch.grid(chosen.program, *params, gpu.properties().sm_count);
-  if (grid > 0x7fffffff)
-    return fail("the work of '{}' needs {} blocks; a launch takes at most 2147483647", plan.kernel, grid);
-  config_ = {};
-  config_.grid.x = static_cast<unsigned>(grid);
-  arguments_ = {};
-  function_.clear();
-  if (grid == 0) return {};
-  if (auto done = load(gpu, chosen); !done) return done;
-  return bind(gpu, chosen, *params);
+  launches_.clear();
+  workspace_.clear();
+  if (auto done = add_launch(gpu, plan.variants[*variant], kernel, inputs); !done) return done;
+  for (const Variant& join : plan.joins) {
+    if (auto done = add_launch(gpu, join, kernel, inputs); !done) return done;
+  }
+  return {};
 }
 
-Result<void> GpuRun::load(const runtime::Gpu& gpu, const Variant& variant) {
+Result<void> GpuRun::add_launch(const runtime::Gpu& gpu, const Variant& variant, const kernel::Kernel& kernel,
+                                const oracle::Inputs& inputs) {
+  auto params = parameters(variant.program, kernel, inputs.sizes, inputs.scalars);
+  if (!params) return tl::unexpected(params.error());
+  const std::int64_t grid = variant.source.launch.grid(variant.program, *params, gpu.properties().sm_count);
+  if (grid > 0x7fffffff)
+    return fail("the work of '{}' needs {} blocks; a launch takes at most 2147483647", kernel.name, grid);
+  if (grid == 0) return {};
+  if (auto done = add_workspace(gpu, variant.program, *params); !done) return done;
   auto module = gpu.load(variant.cubin);
   if (!module) return tl::unexpected(module.error());
   auto function = module->function(variant.source.entry);
   if (!function) return tl::unexpected(function.error());
-  function_.push_back(std::move(*function));
-  config_.block.x = static_cast<unsigned>(variant.source.launch.threads);
-  config_.cluster.x = static_cast<unsigned>(variant.source.launch.cluster);
-  config_.dynamic_shared_bytes = static_cast<std::size_t>(variant.source.launch.shared_bytes);
+  Launch launch{std::move(*function), {}, {}, {}};
+  launch.config.grid.x = static_cast<unsigned>(grid);
+  launch.config.block.x = static_cast<unsigned>(variant.source.launch.threads);
+  launch.config.cluster.x = static_cast<unsigned>(variant.source.launch.cluster);
+  launch.config.dynamic_shared_bytes = static_cast<std::size_t>(variant.source.launch.shared_bytes);
+  if (auto done = bind(gpu, variant, *params, launch); !done) return done;
+  launches_.push_back(std::move(launch));
   return {};
 }
 
-Result<void> GpuRun::bind(const runtime::Gpu& gpu, const Variant& variant, const std::vector<double>& params) {
+const GpuRun::Tensor* GpuRun::named(const std::string& name) const {
+  for (const auto* tensors : {&tensors_, &workspace_}) {
+    for (const Tensor& tensor : *tensors) {
+      if (tensor.name == name) return &tensor;
+    }
+  }
+  return nullptr;
+}
+
+// Room for what a program leaves that is no output of the kernel.
+Result<void> GpuRun::add_workspace(const runtime::Gpu& gpu, const program::Program& program,
+                                   const std::vector<double>& params) {
+  for (const program::Tensor& wanted : program.tensors) {
+    if (!wanted.output || named(wanted.name) != nullptr) continue;
+    std::vector<std::int64_t> shape;
+    for (const program::ExprId extent : wanted.shape) shape.push_back(program::evaluate(program, extent, params));
+    Tensor tensor;
+    tensor.name = wanted.name;
+    tensor.type = wanted.type;
+    tensor.elements = elements_of(shape);
+    auto buffer = gpu.allocate(std::max(least_bytes, runtime::packed_bytes(tensor.type, tensor.elements)));
+    if (!buffer) return tl::unexpected(buffer.error());
+    tensor.buffer = std::move(*buffer);
+    workspace_.push_back(std::move(tensor));
+  }
+  return {};
+}
+
+Result<void> GpuRun::bind(const runtime::Gpu& gpu, const Variant& variant, const std::vector<double>& params,
+                          Launch& launch) {
+  const auto buffer_of = [&](program::TensorId id) -> const runtime::DeviceBuffer& {
+    return named(variant.program[id].name)->buffer;
+  };
   for (const emit::Argument& argument : variant.source.arguments) {
     const auto index = static_cast<std::size_t>(argument.index);
     switch (argument.kind) {
       case emit::Argument::Kind::tensor:
-        arguments_.add(tensors_[index].buffer);
+        launch.arguments.add(buffer_of(program::TensorId(index)));
         break;
       case emit::Argument::Kind::param:
         if (argument.type == ScalarType::f32) {
-          arguments_.add(static_cast<float>(params[index]));
+          launch.arguments.add(static_cast<float>(params[index]));
         } else {
-          arguments_.add(static_cast<std::int32_t>(params[index]));
+          launch.arguments.add(static_cast<std::int32_t>(params[index]));
         }
         break;
       case emit::Argument::Kind::map: {
-        const program::TensorMap& map = variant.program.maps[index];
-        const std::uint64_t base = tensors_[static_cast<std::size_t>(map.tensor.index)].buffer.address();
+        const std::uint64_t base = buffer_of(variant.program.maps[index].tensor).address();
         auto encoded = gpu.encode(description(variant.program, argument, params, base));
         if (!encoded) return tl::unexpected(encoded.error());
-        arguments_.add(*encoded);
+        launch.arguments.add(*encoded);
         break;
       }
       case emit::Argument::Kind::counter: {
         auto counter = gpu.allocate(least_bytes);
         if (!counter) return tl::unexpected(counter.error());
         if (auto done = counter->fill(0); !done) return done;
-        counter_ = std::move(*counter);
-        arguments_.add(counter_);
+        launch.counter = std::move(*counter);
+        launch.arguments.add(launch.counter);
         break;
       }
     }
@@ -159,8 +196,10 @@ Result<void> GpuRun::bind(const runtime::Gpu& gpu, const Variant& variant, const
 }
 
 Result<void> GpuRun::launch(const runtime::Gpu& gpu, const runtime::Stream& stream) {
-  if (!has_work()) return {};
-  return gpu.launch(function_.front(), config_, arguments_, stream);
+  for (Launch& one : launches_) {
+    if (auto done = gpu.launch(one.function, one.config, one.arguments, stream); !done) return done;
+  }
+  return {};
 }
 
 Result<void> GpuRun::poison() {

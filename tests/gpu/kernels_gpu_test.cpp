@@ -156,6 +156,12 @@ TEST_F(KernelsOnGpu, SchedulesUnderLoad) {
       {"matmul.stask", {{"M", 512}, {"N", 1024}, {"K", 4096}}, {}, {{"share", "sums"}, {"lanes", "2"}}},
       {"matmul.stask", {{"M", 500}, {"N", 1000}, {"K", 4008}}, {}, {{"share", "sums"}, {"lanes", "4"}}},
       {"gated_ffn.stask", {{"M", 512}, {"N", 512}, {"K", 2048}}, {}, {{"share", "sums"}, {"lanes", "2"}}},
+      // Heads that copy for each other what they share.
+      {"chunk_state.stask", long_chunks, {}, {{"cluster", "h:2"}, {"walk", "off"}}},
+      {"chunk_scan.stask", long_chunks, {}, {{"cluster", "h:4"}, {"walk", "off"}}},
+      // Loops split over work items, and joined by a second launch.
+      {"matmul.stask", {{"M", 64}, {"N", 512}, {"K", 4096}}, {}, {{"split", "4"}}},
+      {"attention_decode.stask", {{"B", 4}, {"G", 8}, {"R", 8}, {"T", 4096}, {"D", 64}}, {}, {{"split", "8"}}},
   };
   for (const Case& c : all) {
     expect_right(compiled(c.file, "", c.sizes, c.options, c.forced), {}, 33, {}, 20);

@@ -257,7 +257,7 @@ TEST(Search, SpellingDoesNotMatter) {
     EXPECT_TRUE(special) << special.error().format();
     const auto ranked = search::rank(*special, h100());
     EXPECT_TRUE(ranked) << ranked.error().format();
-    driver::Choices choices{ranked->front().walk, ranked->front().partition, ranked->front().schedule};
+    driver::Choices choices{1, ranked->front().walk, ranked->front().partition, ranked->front().schedule};
     const auto lowered = driver::lower_kernel(*special, h100(), choices);
     EXPECT_TRUE(lowered && lowered->program.generic_reason.empty());
     return ranked->front().predicted_us;

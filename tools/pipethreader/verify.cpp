@@ -65,10 +65,12 @@ int run(const Options& options, const driver::Environment& environment) {
   if (!compiled) return report(compiled.error());
   warn(compiled->warnings);
   // The plan's programs were proved when they were made; they are proved again here, from their text.
-  for (const driver::Variant& variant : compiled->plan.variants) {
+  std::vector<driver::Variant> all = compiled->plan.variants;
+  all.insert(all.end(), compiled->plan.joins.begin(), compiled->plan.joins.end());
+  for (const driver::Variant& variant : all) {
     const auto verified = verify::verify(variant.program);
     if (!verified) return rejected(compiled->plan.kernel, verified.error(), variant.program);
-    fmt::print("{} for {}, {}: proved\n{}\n", compiled->plan.kernel, compiled->plan.device,
+    fmt::print("{} for {}, {}: proved\n{}\n", variant.source.entry, compiled->plan.device,
                driver::specialisation(variant.program), verified->proof());
   }
   return Exit::ok;
