@@ -134,7 +134,8 @@ std::vector<int> splits_for(const kernel::Kernel& specialised, const device::Dev
     if (!extent) return {};
     tiles *= tiled.contains(a) ? (*extent + side - 1) / side : *extent;
   }
-  return tiles < device.execution_units ? std::vector<int>{2, 4, 8} : std::vector<int>{};
+  if (tiles >= device.execution_units) return {};
+  return 8 * tiles >= device.execution_units ? std::vector<int>{2, 4, 8} : std::vector<int>{4, 8, 16};
 }
 
 // What the search knows, best first: of the kernel as it is, and split where that may pay.

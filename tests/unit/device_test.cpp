@@ -51,7 +51,7 @@ TEST(Device, HoldsTheFactsOfTheFile) {
   EXPECT_DOUBLE_EQ(h100.work_item.direct_store_cycles, 1000);
   EXPECT_DOUBLE_EQ(h100.cluster.pays_above, 1.25);
   EXPECT_EQ(h100.assembler.mma_registers, 26);
-  EXPECT_DOUBLE_EQ(h100.faults.spilled_bytes_as_time, 5000);
+  EXPECT_DOUBLE_EQ(h100.faults.spilled_bytes_as_time, 900);
 }
 
 TEST(Device, FindsUnitsByKind) {
