@@ -9,6 +9,7 @@
 
 #include "runtime/atomic_file.h"
 #include "runtime/kernel_cache.h"
+#include "task/products.h"
 #include "task/split.h"
 
 namespace pipethreader::driver {
@@ -299,6 +300,23 @@ class Compilation {
     }
     for (Tried& tried : rejected_) result_.plan.candidates.push_back(std::move(tried));
     result_.plan.choices = built_[winner].candidate.choices;
+    result_.plan.note = repeated_products(built_[winner].lowered.graph);
+  }
+
+  // A row that does not stay on chip is walked again for what needs all of it, and what it is made from is made again.
+  [[nodiscard]] std::string repeated_products(const task::Graph& graph) const {
+    std::int64_t written = 0;
+    for (std::size_t i = 0; i < result_.kernel.exprs.size(); ++i) {
+      if (result_.kernel.exprs[i].kind == kernel::Expr::Kind::reduce &&
+          task::product_shape(result_.kernel, kernel::ExprId(i)))
+        ++written;
+    }
+    const auto made = std::count_if(graph.tasks.begin(), graph.tasks.end(),
+                                    [](const task::Task& t) { return t.product.has_value(); });
+    if (made <= written) return {};
+    return fmt::format(
+        "{} products are computed for {} in the kernel: rows that do not stay on chip are walked more than once", made,
+        written);
   }
 
   // The launch behind a split kernel: what its own ranking puts first, of what can be built and assembled.

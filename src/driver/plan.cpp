@@ -61,7 +61,7 @@ Result<std::size_t> variant_for(const Plan& plan, const kernel::Kernel& kernel, 
 
 namespace {
 
-constexpr int format_version = 6;
+constexpr int format_version = 7;
 constexpr std::string_view magic = "pipethreader plan\n";
 
 json choices_to_json(const Choices& c) {
@@ -220,7 +220,8 @@ json header_of(const Plan& plan) {
             {"compiler", plan.compiler},
             {"compiler_path", plan.compiler_path},
             {"no_machine_code", plan.no_machine_code},
-            {"tuned", plan.tuned}};
+            {"tuned", plan.tuned},
+            {"note", plan.note}};
   for (const Variant& v : plan.variants) j["variants"].push_back(variant_to_json(v));
   for (const Variant& v : plan.joins) j["joins"].push_back(variant_to_json(v));
   for (const Tried& t : plan.candidates) {
@@ -243,6 +244,7 @@ std::optional<Plan> plan_of(const json& j, std::string_view cubins) {
   plan.compiler_path = j.at("compiler_path");
   plan.no_machine_code = j.at("no_machine_code");
   plan.tuned = j.at("tuned");
+  plan.note = j.at("note");
   for (const json& v : j.at("variants")) {
     auto variant = variant_from_json(v, cubins);
     if (!variant) return std::nullopt;

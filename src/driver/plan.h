@@ -46,6 +46,7 @@ struct Plan {
   std::string compiler_path;
   std::string no_machine_code;  // why there is none and what to do; empty: there is
   bool tuned = false;           // chosen by timing on a card
+  std::string note;             // what costs time and is not plain from the kernel; empty: nothing
 
   [[nodiscard]] const Variant& best() const { return variants.front(); }
   [[nodiscard]] bool assembled() const { return !variants.empty() && !variants.front().cubin.empty(); }

@@ -44,6 +44,7 @@ std::string report_text(const Compiled& compiled) {
                                      launch.threads, launch.shared_bytes, launch.blocks_per_unit,
                                      launch.blocks_per_unit == 1 ? "" : "s",
                                      launch.cluster > 1 ? fmt::format(", clusters of {}", launch.cluster) : ""));
+  if (!plan.note.empty()) text += line("note", plan.note);
   if (plan.assembled()) {
     text += line("machine", machine_text(best));
   } else {
@@ -144,6 +145,7 @@ std::string report_json(const Compiled& compiled) {
                        {"generic_reason", plan.generic_reason()},
                        {"choices", describe(plan.choices, has_products(plan))},
                        {"tuned", plan.tuned},
+                       {"note", plan.note},
                        {"from_cache", compiled.from_cache},
                        {"compiler", plan.compiler},
                        {"no_machine_code", plan.no_machine_code},
