@@ -199,7 +199,7 @@ TEST(Choices, ForcedOnesStandAndUnknownOnesAreNamed) {
   EXPECT_EQ(choices.schedule.overlap, schedule::Overlap::serial);
   EXPECT_EQ(choices.partition.order, partition::Order::dynamic);
   EXPECT_FALSE(choices.bulk);
-  EXPECT_THAT(force(choices, {{"rows", "1"}}).error().format(), HasSubstr("known are row, column"));
+  EXPECT_THAT(force(choices, {{"rows", "1"}}).error().format(), HasSubstr("known are split, row, column"));
   EXPECT_THAT(force(choices, {{"row", "many"}}).error().format(), HasSubstr("a number from 1 to 1024, found 'many'"));
   EXPECT_THAT(force(choices, {{"overlap", "later"}}).error().format(), HasSubstr("serial, deferred, delayed"));
 }
