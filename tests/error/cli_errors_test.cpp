@@ -68,7 +68,7 @@ TEST_F(CliErrors, WrongCommandLines) {
   expect_misuse({"compile", attention_, "--option", "causal=maybe"},
                 "--option takes a number, true or false, found 'causal=maybe'");
   expect_misuse({"explain", matmul_, "--trips", "0"}, "--trips");
-  expect_misuse({"compile", matmul_, "--force", "rows=1"}, "known are row, column");
+  expect_misuse({"compile", matmul_, "--force", "rows=1"}, "known are split, row, column");
   // Without an axis there is nothing to walk: not the same as no walk at all.
   for (const std::string walk : {":8", "h", "h:", "h:1", "h:many"}) {
     expect_misuse({"compile", attention_, "--force", "walk=" + walk},
