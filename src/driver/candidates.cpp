@@ -96,8 +96,9 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
   }
   if (key == "cluster") {  // 2, or h:2
     const std::size_t colon = text.find(':');
-    const auto count = number_in(key, colon == std::string::npos ? text : text.substr(colon + 1), 1, 8);
-    if (!count) return tl::unexpected(count.error());
+    const auto count = number(colon == std::string::npos ? text : text.substr(colon + 1));
+    if (colon == 0 || !count || *count < 1 || *count > 8)
+      return fail("'cluster' must be a number from 1 to 8, or AXIS:BLOCKS such as h:2; found '{}'", text);
     c.partition.cluster = *count;
     c.partition.along = colon == std::string::npos ? "" : text.substr(0, colon);
     return {};

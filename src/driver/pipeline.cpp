@@ -1,5 +1,6 @@
 #include "driver/pipeline.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "driver/capabilities.h"
@@ -14,6 +15,7 @@ namespace {
 
 // Programs of the library need a few hundred states; one that needs more than this gives way to the next candidate.
 constexpr std::int64_t proof_budget = 20'000;
+constexpr std::int64_t usual_instances = 8;
 
 // Runs one stage and notes its time.
 template <class F>
@@ -67,7 +69,11 @@ Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::De
 }
 
 Result<Printed> prove_and_print(const program::Program& program, std::vector<StageTime>* times) {
-  auto verified = stage(times, "verify", [&] { return verify::verify(program, {.state_budget = proof_budget}); });
+  // A state of many role instances takes longer.
+  std::int64_t instances = 0;
+  for (const program::Role& role : program.roles) instances += role.instances * program.cluster;
+  const std::int64_t budget = proof_budget * usual_instances / std::max(usual_instances, instances);
+  auto verified = stage(times, "verify", [&] { return verify::verify(program, {.state_budget = budget}); });
   if (!verified) return tl::unexpected(verified.error().error);
   auto source = stage(times, "emit", [&] { return emit::emit(*verified); });
   if (!source) return tl::unexpected(source.error());

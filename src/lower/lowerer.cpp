@@ -325,7 +325,7 @@ ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, cons
 
 bool Lowerer::ragged(AxisId axis) const {
   const auto known = task::static_extent(kernel_, axis);
-  return !known || *known % work_tile(axis) != 0;
+  return !known || *known == 0 || *known % work_tile(axis) != 0;
 }
 
 ExprId Lowerer::inside(const std::vector<AxisId>& domain) {

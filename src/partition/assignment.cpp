@@ -290,7 +290,7 @@ task::Product oriented(const task::Graph& graph, const Assignment& assignment, T
 Masking masking(const task::Graph& graph, const Partition& partition, AxisId axis, const std::optional<ExprId>& where) {
   Masking result;
   const auto extent = task::static_extent(graph.kernel, axis);
-  result.ragged = !extent || *extent % partition.extent(axis) != 0;
+  result.ragged = !extent || *extent == 0 || *extent % partition.extent(axis) != 0;
   if (where) {
     const task::Conjunction c = task::conjunction(graph.kernel, *where, graph.tiled);
     result.conditioned = !c.inequalities.empty() || !c.opaque.empty();

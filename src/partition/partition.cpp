@@ -88,12 +88,17 @@ class Propagator {
     for (const AxisId axis : graph_.kernel.parallel) {
       if (graph_.kernel[axis].name == choice_.along) result_.beside = axis;
     }
-    if (!result_.beside.valid()) return fail("there is no parallel axis '{}' for clusters to lie along", choice_.along);
+    if (!result_.beside.valid()) {
+      return fail("there is no parallel axis '{}' for clusters to lie along, or it is walked", choice_.along);
+    }
     // What is not tiled is not masked at its end either.
     const auto extent = task::static_extent(graph_.kernel, result_.beside);
-    if (!graph_.tiled.contains(result_.beside) && (!extent || *extent % choice_.cluster != 0)) {
-      return fail("clusters of {} do not divide axis '{}', which needs a fixed size", choice_.cluster, choice_.along);
+    if (graph_.tiled.contains(result_.beside)) return {};
+    if (!extent) {
+      return fail("clusters along axis '{}' need its size when compiling; fix it with --dim", choice_.along);
     }
+    if (*extent % choice_.cluster != 0)
+      return fail("clusters of {} do not divide axis '{}' of {}", choice_.cluster, choice_.along, *extent);
     return {};
   }
 
@@ -153,7 +158,7 @@ class Propagator {
 
   // Lanes share the axis of sums where it makes no rows: fragments of rows are 64 high.
   void share_sums() {
-    const auto sums = lane_sums(graph_);
+    const auto sums = result_.has_products ? lane_sums(graph_) : std::nullopt;
     if (!sums || sums->axis == result_.row || needs_rows(sums->axis)) return;
     result_.sums = sums;
     result_.split = sums->axis;
@@ -162,7 +167,7 @@ class Propagator {
 
   // Lanes share the rows when every product has them and nothing is reduced over them.
   void choose_lanes() {
-    if (result_.sums || choice_.share_sums) return;
+    if (result_.sums) return;
     if (!result_.row.valid() || choice_.lanes <= 1) return;
     const AxisId row = result_.row;
     for (const task::Product& p : products_) {

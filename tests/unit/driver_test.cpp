@@ -63,6 +63,31 @@ Check run_and_check(const Compiled& compiled, const std::vector<kernel::Binding>
   return *checked;
 }
 
+// Rows of no elements, heads of no width: nothing is read that is not there.
+TEST(Compile, DimsOfZeroReadNothing) {
+  const std::pair<const char*, std::vector<kernel::Binding>> all[] = {
+      {"rms_norm.stask", {{"M", 3}, {"N", 0}}},
+      {"softmax.stask", {{"M", 3}, {"N", 0}}},
+      {"matmul.stask", {{"M", 5}, {"N", 7}, {"K", 0}}},
+      {"flash_attention.stask", {{"B", 1}, {"H", 1}, {"G", 1}, {"S", 4}, {"T", 8}, {"D", 0}}},
+      {"flash_attention.stask", {{"B", 1}, {"H", 1}, {"G", 1}, {"S", 4}, {"T", 0}, {"D", 16}}},
+      {"attention_decode.stask", {{"B", 1}, {"G", 1}, {"R", 4}, {"T", 8}, {"D", 0}}},
+  };
+  for (const auto& [file, dims] : all) {
+    CompileRequest request = request_for(file, dims);
+    request.forced.clear();
+    const auto compiled = compile(request, {});
+    ASSERT_TRUE(compiled) << file << compiled.error().format();
+    const auto inputs = oracle::random_inputs(compiled->kernel, *all_sizes(compiled->kernel, {}), 1);
+    ASSERT_TRUE(inputs) << file;
+    const auto run = run_cpu(compiled->plan, compiled->kernel, *inputs);
+    ASSERT_TRUE(run) << file << ": " << run.error().format();
+    const auto checked = check(compiled->kernel, *inputs, run->outputs, 1);
+    ASSERT_TRUE(checked) << file;
+    EXPECT_TRUE(checked->ok()) << file << ": " << checked->format();
+  }
+}
+
 TEST(Compile, SaysWhereAProductIsComputedAgain) {
   const std::string text = R"(
 kernel rows(X: f16[M,64], W: f16[N,64]) -> (Y: f16[M,N]) {

@@ -123,6 +123,21 @@ INSTANTIATE_TEST_SUITE_P(All, SharedSums,
                                             ::testing::Values(partition::Order::single, partition::Order::persistent,
                                                               partition::Order::dynamic)));
 
+// Without products there is nothing to share: tiles are no multiples of the lanes.
+TEST(LaneSums, AreNotSharedWithoutProducts) {
+  driver::Choices choices;
+  choices.partition.lanes = 3;
+  choices.partition.share_sums = true;
+  expect_right(checked(R"(
+kernel row_sums(X: f32[8,64]) -> (Y: f32[8]) {
+  parallel m: 8;
+  carry y[m] = 1;
+  for k: 64 where k % 3 != 1 { y[m] += sum[k] X[m,k]; }
+  Y[m] = y[m];
+})"),
+               choices);
+}
+
 class ClusterAlong : public ::testing::TestWithParam<std::tuple<std::string, int, bool>> {};
 
 TEST_P(ClusterAlong, CopiesForEachOtherWhatIsAlike) {
@@ -154,7 +169,8 @@ TEST(ClusterAlong, ImpossibleOnesAreErrors) {
   EXPECT_THAT(partition::propagate(*graph, choice).error().format(), HasSubstr("no parallel axis 'q' for clusters"));
   choice.cluster = 3;
   choice.along = "h";
-  EXPECT_THAT(partition::propagate(*graph, choice).error().format(), HasSubstr("clusters of 3 do not divide axis 'h'"));
+  EXPECT_THAT(partition::propagate(*graph, choice).error().format(),
+              HasSubstr("clusters of 3 do not divide axis 'h' of 8"));
 }
 
 }  // namespace
