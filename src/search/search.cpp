@@ -250,8 +250,10 @@ class Ranking {
     const simulate::Timeline timeline = simulate::simulate(graph_, cut, assignment, program, device_);
     double items = 1;
     for (const kernel::AxisId a : cut.walk) {
-      const std::int64_t tiles = (extent(a) + cut.extent(a) - 1) / cut.extent(a);
-      items *= static_cast<double>(tiles);
+      // The blocks of a cluster begin together, also those past the axis' end.
+      const std::int64_t blocks = a == cut.beside ? cut.choice.cluster : 1;
+      const std::int64_t work = std::int64_t{cut.extent(a)} * blocks;
+      items *= static_cast<double>((extent(a) + work - 1) / work * blocks);
     }
     const int threads = 128 * (cut.lanes + (program.copier.empty() ? 0 : 1));
     double together = 1;
