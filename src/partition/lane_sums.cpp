@@ -18,7 +18,7 @@ class Finder {
   explicit Finder(const task::Graph& graph) : graph_(graph) {}
 
   std::optional<LaneSums> run() {
-    if (!outside(graph_.root) || loop_ == nullptr || !inside()) return std::nullopt;
+    if (!outside(graph_.root, {}) || loop_ == nullptr || !inside() || !joined_outside()) return std::nullopt;
     return result_;
   }
 
@@ -30,27 +30,30 @@ class Finder {
   }
 
   // One loop over tiles; around it only loops of single steps, beside it only what a lane does by itself.
-  bool outside(const std::vector<task::Node>& nodes) {
+  bool outside(const std::vector<task::Node>& nodes, const std::vector<StatementId>& around) {
     for (const task::Node& node : nodes) {
       if (const auto* id = std::get_if<TaskId>(&node.item)) {
+        beside_.emplace_back(*id, around);
         const TaskKind kind = graph_[*id].kind;
         if (kind == TaskKind::mma || kind == TaskKind::serial_reduce || kind == TaskKind::slice) return false;
         continue;
       }
       const auto& loop = std::get<task::LoopNode>(node.item);
+      std::vector<StatementId> inner = around;
+      inner.push_back(loop.statement);
       if (!tiled(loop.axis)) {
-        if (!outside(loop.body)) return false;
+        if (!outside(loop.body, inner)) return false;
         continue;
       }
       if (loop_ != nullptr) return false;
       loop_ = &loop;
+      path_ = inner;
     }
     return true;
   }
 
   // Over the loop's axis, or a sum over it, or the same in all lanes.
   bool inside() {
-    result_.loop = loop_->statement;
     result_.axis = loop_->axis;
     std::vector<TaskId> tasks;
     for (const task::Node& node : loop_->body) {
@@ -86,6 +89,27 @@ class Finder {
     return true;
   }
 
+  // The sums start in front of one loop, which may be around the one over tiles, and nothing inside it looks at them.
+  bool joined_outside() {
+    std::optional<std::size_t> depth;
+    const auto partial = [&](ValueId v) {
+      return std::find(result_.values.begin(), result_.values.end(), v) != result_.values.end();
+    };
+    for (const auto& [id, around] : beside_) {
+      const Task& t = graph_[id];
+      if (!t.writes || !partial(*t.writes)) continue;
+      const bool on_path = around.size() < path_.size() && std::equal(around.begin(), around.end(), path_.begin());
+      if (!on_path || (depth && *depth != around.size())) return false;
+      depth = around.size();
+    }
+    if (!depth) return false;
+    result_.loop = path_[*depth];
+    return std::none_of(beside_.begin(), beside_.end(), [&](const auto& beside) {
+      const Task& t = graph_[beside.first];
+      return beside.second.size() > *depth && std::any_of(t.reads.begin(), t.reads.end(), partial);
+    });
+  }
+
   // v += sum over the loop's axis.
   bool sums(const Task& t) const {
     if (!t.accumulates || !t.writes || has(graph_.kernel[*t.writes].axes, loop_->axis)) return false;
@@ -106,7 +130,9 @@ class Finder {
   }
 
   const task::Graph& graph_;
-  const task::LoopNode* loop_ = nullptr;
+  const task::LoopNode* loop_ = nullptr;                             // over tiles
+  std::vector<StatementId> path_;                                    // the loops around it and itself, outermost first
+  std::vector<std::pair<TaskId, std::vector<StatementId>>> beside_;  // tasks outside of it, with the loops around them
   LaneSums result_;
 };
 

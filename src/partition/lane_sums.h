@@ -13,8 +13,8 @@
 namespace pipethreader::partition {
 
 struct LaneSums {
-  kernel::StatementId loop;
-  kernel::AxisId axis;
+  kernel::StatementId loop;             // the outermost that adds to them: behind it they are joined
+  kernel::AxisId axis;                  // of a loop over tiles, that one or inside it
   std::vector<kernel::ValueId> values;  // partial in every lane until the loop ends
   std::set<kernel::ValueId> from_zero;  // start at 0 in any case; the others may do so in one lane only
 };

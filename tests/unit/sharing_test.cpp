@@ -123,6 +123,28 @@ INSTANTIATE_TEST_SUITE_P(All, SharedSums,
                                             ::testing::Values(partition::Order::single, partition::Order::persistent,
                                                               partition::Order::dynamic)));
 
+// A loop around the one over tiles adds up, too: what lanes hand over counts once, at its end.
+TEST(LaneSums, AreJoinedBehindTheOutermostLoop) {
+  const kernel::Kernel kernel = checked(R"(
+kernel windows(X: f16[60,320], W: f16[3,320,40]) -> (Y: f32[54,40]) {
+  parallel m: 54, n: 40;
+  y[m,n] = sum[r: 3, k: 320] X[m + r*3,k] * W[r,k,n];
+  Y[m,n] = y[m,n];
+})");
+  for (const int lanes : {2, 4}) {
+    driver::Choices choices;
+    choices.partition.row = 64;
+    choices.partition.column = 64;
+    choices.partition.stream = 64;
+    choices.partition.lanes = lanes;
+    choices.partition.share_sums = true;
+    choices.partition.order = partition::Order::persistent;
+    std::string text;
+    expect_right(kernel, choices, &text);
+    EXPECT_THAT(text, HasSubstr("handed"));
+  }
+}
+
 // Without products there is nothing to share: tiles are no multiples of the lanes.
 TEST(LaneSums, AreNotSharedWithoutProducts) {
   driver::Choices choices;
