@@ -104,7 +104,17 @@ program::Operand Lowerer::shared_operand(ValueId value, AxisId free_axis, AxisId
   const auto whole = graph_.kept.find(column);
   operand.transposed = column != k && (whole == graph_.kept.end() || whole->second != k);
   const ExprId share = b_.mul(b_.instance(), partition_.split.valid() ? partition_.local(partition_.split) : 0);
-  if (free_axis == partition_.split) operand.origin = share;
+  // Columns that are contiguous begin with a whole span of the swizzle.
+  const auto begins = [&](std::int64_t step) {
+    const program::Buffer& buffer = program_[operand.buffer.buffer];
+    const int span = program::swizzle_bytes(buffer.swizzle) * 8 / bits(buffer.type);
+    if (operand.transposed && span > 0 && step % span != 0)
+      fail(fmt::format("parts of {} columns of '{}' begin inside a span of {}", step, kernel_[value].name, span));
+  };
+  if (free_axis == partition_.split) {
+    operand.origin = share;
+    begins(partition_.local(free_axis));
+  }
   if (k == partition_.split) operand.k_origin = share;
   if (!kept) return operand;
   for (const AxisId own : kernel_[source].axes) {
@@ -112,7 +122,9 @@ program::Operand Lowerer::shared_operand(ValueId value, AxisId free_axis, AxisId
     if (loop == graph_.kept.end()) continue;
     const ExprId at = kept_origin(own, loop->second);
     if (loop->second == k) operand.k_origin = operand.k_origin ? b_.add(*operand.k_origin, at) : at;
-    if (loop->second == free_axis) operand.origin = operand.origin ? b_.add(*operand.origin, at) : at;
+    if (loop->second != free_axis) continue;
+    operand.origin = operand.origin ? b_.add(*operand.origin, at) : at;
+    begins(partition_.extent(free_axis));
   }
   return operand;
 }

@@ -253,7 +253,8 @@ class Ranking {
       // The blocks of a cluster begin together, also those past the axis' end.
       const std::int64_t blocks = a == cut.beside ? cut.choice.cluster : 1;
       const std::int64_t work = std::int64_t{cut.extent(a)} * blocks;
-      items *= static_cast<double>((extent(a) + work - 1) / work * blocks);
+      const std::int64_t clusters = (extent(a) + work - 1) / work;
+      items *= static_cast<double>(clusters * blocks);
     }
     const int threads = 128 * (cut.lanes + (program.copier.empty() ? 0 : 1));
     double together = 1;
