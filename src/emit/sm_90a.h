@@ -63,6 +63,7 @@ class Sm90a final : public Target {
   [[nodiscard]] std::string who_draws() const;
   [[nodiscard]] bool draws_late() const;
   void read_item(const std::string& item);
+  void free_item(const std::string& condition);
   [[nodiscard]] std::string wait_for_work();
   [[nodiscard]] program::RoleId work_taker() const;
   [[nodiscard]] bool work_taker_reads() const;

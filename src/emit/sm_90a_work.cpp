@@ -71,6 +71,12 @@ void Sm90a::open_dynamic_work(const std::string& item, const std::string& first,
   }
   if (!taker || !alone) read_item(item);
   out_.format("if ({} >= {}) break;", item, count);
+  const std::string draws = taker ? who_draws() : "";
+  if (!taker || !alone) {
+    free_item("");
+  } else if (!draws.empty()) {
+    free_item(fmt::format("!({})", draws));
+  }
 }
 
 // The threads of the taker that draw; empty: all.
@@ -106,11 +112,17 @@ std::string Sm90a::wait_for_work() {
 void Sm90a::read_item(const std::string& item) {
   out_.format("{}(shared + work_full + turn * 8, turn_phase);", wait_for_work());
   out_.format("{} = {}(shared + work_items + turn * 4);", item, emission_.helpers.use("load_shared_s32"));
+}
+
+// Stands behind the branch that the item decides, since an arrival could overtake the load. `condition`: which threads
+// have read it; empty: all.
+void Sm90a::free_item(const std::string& condition) {
   const std::string arrive =
       program_.cluster > 1
           ? fmt::format("{}(shared + work_empty + turn * 8, 0, 1);", emission_.helpers.use("arrive_at"))
           : fmt::format("{}(shared + work_empty + turn * 8);", emission_.helpers.use("arrive"));
-  if (emission_.role.width == Width::thread) return out_.line(arrive);
+  if (emission_.role.width == Width::thread)
+    return out_.line(condition.empty() ? arrive : fmt::format("if ({}) {}", condition, arrive));
   out_.line("__syncwarp();");
   out_.format("if ({}) {}", emission_.role.width == Width::warp ? "leader" : "lane == 0", arrive);
 }
