@@ -7,6 +7,7 @@
 #include "interpret/interpret.h"
 #include "oracle/oracle.h"
 #include "partition/lane_sums.h"
+#include "support/compiled/run_kernel.h"
 #include "task/graph.h"
 
 namespace pipethreader {
@@ -15,22 +16,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-kernel::Kernel checked(const std::string& text) {
-  auto parsed = kernel::parse(text, "test.stask");
-  EXPECT_TRUE(parsed) << parsed.error().format();
-  auto kernel = kernel::check(parsed->front());
-  EXPECT_TRUE(kernel) << kernel.error().format();
-  return *kernel;
-}
-
-device::Device h100() {
-  auto device = device::load_device(PIPETHREADER_SOURCE_DIR "/devices/h100.toml");
-  EXPECT_TRUE(device) << device.error().format();
-  return *device;
-}
-
 std::optional<partition::LaneSums> sums_of(const std::string& text) {
-  const auto graph = task::build(checked(text));
+  const auto graph = task::build(test::checked(text));
   EXPECT_TRUE(graph) << graph.error().format();
   return partition::lane_sums(*graph);
 }
@@ -56,29 +43,12 @@ kernel grouped(X: f16[8,72,96], W: f16[2,96,64]) -> (Y: f32[8,72,64]) {
   Y[h,m,n] = y[m,n];
 })";
 
-void expect_right(const kernel::Kernel& kernel, const driver::Choices& choices, std::string* text = nullptr) {
-  const auto lowered = driver::lower_kernel(kernel, h100(), choices);
-  ASSERT_TRUE(lowered) << lowered.error().format();
-  EXPECT_EQ(lowered->program.generic_reason, "");
-  if (text != nullptr) *text = program::print(lowered->program);
-  const auto proved = driver::prove_and_print(lowered->program);
-  ASSERT_TRUE(proved) << proved.error().format();
-  const auto inputs = oracle::random_inputs(kernel, {}, 7);
-  ASSERT_TRUE(inputs) << inputs.error().format();
-  interpret::Arguments arguments;
-  for (std::size_t t = 0; t < kernel.tensors.size(); ++t)
-    arguments.tensors.push_back(kernel.tensors[t].output ? std::vector<double>{} : inputs->tensors[t].values);
-  const auto ran = interpret::run(lowered->program, arguments, {});
-  ASSERT_TRUE(ran) << ran.error().format();
-  std::vector<std::vector<double>> outputs;
-  for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
-    if (kernel.tensors[t].output) outputs.push_back(arguments.tensors[t]);
-  }
-  const auto expected = oracle::evaluate(kernel, *inputs, oracle::Partition::fixed(16));
-  ASSERT_TRUE(expected) << expected.error().format();
-  const auto report = oracle::compare(*expected, outputs);
-  ASSERT_TRUE(report) << report.error().format();
-  EXPECT_TRUE(report->ok()) << report->format();
+// The program's text.
+std::string expect_right(const std::string& text, const driver::Choices& choices) {
+  const auto run = test::run_kernel(text, {}, choices);
+  EXPECT_EQ(run.failure, "");
+  EXPECT_EQ(run.generic_reason, "");
+  return run.program;
 }
 
 TEST(LaneSums, AreFoundWithWhatTheyStartFrom) {
@@ -112,8 +82,7 @@ TEST_P(SharedSums, AgreeWithTheOracle) {
   choices.partition.share_sums = true;
   choices.partition.stream = stream;
   choices.partition.order = order;
-  std::string text;
-  expect_right(checked(two_sums), choices, &text);
+  const std::string text = expect_right(two_sums, choices);
   EXPECT_THAT(text, HasSubstr("handed"));
   EXPECT_THAT(text, HasSubstr(fmt::format("instances {}", lanes)));
 }
@@ -125,12 +94,12 @@ INSTANTIATE_TEST_SUITE_P(All, SharedSums,
 
 // A loop around the one over tiles adds up, too: what lanes hand over counts once, at its end.
 TEST(LaneSums, AreJoinedBehindTheOutermostLoop) {
-  const kernel::Kernel kernel = checked(R"(
+  const std::string kernel = R"(
 kernel windows(X: f16[60,320], W: f16[3,320,40]) -> (Y: f32[54,40]) {
   parallel m: 54, n: 40;
   y[m,n] = sum[r: 3, k: 320] X[m + r*3,k] * W[r,k,n];
   Y[m,n] = y[m,n];
-})");
+})";
   for (const int lanes : {2, 4}) {
     driver::Choices choices;
     choices.partition.row = 64;
@@ -139,9 +108,7 @@ kernel windows(X: f16[60,320], W: f16[3,320,40]) -> (Y: f32[54,40]) {
     choices.partition.lanes = lanes;
     choices.partition.share_sums = true;
     choices.partition.order = partition::Order::persistent;
-    std::string text;
-    expect_right(kernel, choices, &text);
-    EXPECT_THAT(text, HasSubstr("handed"));
+    EXPECT_THAT(expect_right(kernel, choices), HasSubstr("handed"));
   }
 }
 
@@ -150,13 +117,13 @@ TEST(LaneSums, AreNotSharedWithoutProducts) {
   driver::Choices choices;
   choices.partition.lanes = 3;
   choices.partition.share_sums = true;
-  expect_right(checked(R"(
+  expect_right(R"(
 kernel row_sums(X: f32[8,64]) -> (Y: f32[8]) {
   parallel m: 8;
   carry y[m] = 1;
   for k: 64 where k % 3 != 1 { y[m] += sum[k] X[m,k]; }
   Y[m] = y[m];
-})"),
+})",
                choices);
 }
 
@@ -171,8 +138,7 @@ TEST_P(ClusterAlong, CopiesForEachOtherWhatIsAlike) {
   choices.partition.order = partition::Order::persistent;
   choices.partition.cluster = blocks;
   choices.partition.along = axis;
-  std::string text;
-  expect_right(checked(grouped), choices, &text);
+  const std::string text = expect_right(grouped, choices);
   EXPECT_THAT(text, shares ? ::testing::Matcher<std::string>(HasSubstr(" multicast")) : Not(HasSubstr(" multicast")));
 }
 
@@ -183,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(All, ClusterAlong,
                                            std::tuple("n", 2, true)));
 
 TEST(ClusterAlong, ImpossibleOnesAreErrors) {
-  const auto graph = task::build(checked(grouped));
+  const auto graph = task::build(test::checked(grouped));
   ASSERT_TRUE(graph);
   partition::Choice choice;
   choice.cluster = 2;

@@ -6,19 +6,12 @@
 
 #include "driver/compiler.h"
 #include "driver/run.h"
+#include "support/compiled/run_kernel.h"
 
 namespace pipethreader {
 namespace {
 
 using ::testing::HasSubstr;
-
-kernel::Kernel checked(const std::string& text) {
-  auto parsed = kernel::parse(text, "test.stask");
-  EXPECT_TRUE(parsed) << parsed.error().format();
-  auto kernel = kernel::check(parsed->front());
-  EXPECT_TRUE(kernel) << kernel.error().format();
-  return *kernel;
-}
 
 const char* const product = R"(
 kernel product(A: f16[40,1024], B: f16[72,1024], bias: f32[72]) -> (C: f16[40,72]) {
@@ -46,12 +39,12 @@ kernel softmax_sum(X: f32[24,512]) -> (Y: f32[24]) {
 })";
 
 std::string why_not(const std::string& text, int parts) {
-  const auto halves = task::split(checked(text), parts);
+  const auto halves = task::split(test::checked(text), parts);
   return halves ? "it can" : halves.error().format();
 }
 
 TEST(Split, LeavesTheStateOfEachPartAndJoinsIt) {
-  const auto halves = task::split(checked(product), 4);
+  const auto halves = task::split(test::checked(product), 4);
   ASSERT_TRUE(halves) << halves.error().format();
   const std::string parts = kernel::print(halves->parts);
   EXPECT_THAT(parts, HasSubstr("c_parts: f32[4,40,72]"));
@@ -90,7 +83,7 @@ class SplitKernel : public ::testing::TestWithParam<std::tuple<const char*, int>
 TEST_P(SplitKernel, AgreesWithTheOracle) {
   const auto [text, parts] = GetParam();
   driver::CompileRequest request;
-  request.kernel = checked(text);
+  request.kernel = test::checked(text);
   request.device = *device::load_device(PIPETHREADER_SOURCE_DIR "/devices/h100.toml");
   request.forced = {{"split", std::to_string(parts)}};
   request.candidates = 1;

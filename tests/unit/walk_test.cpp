@@ -7,20 +7,13 @@
 #include "driver/pipeline.h"
 #include "interpret/interpret.h"
 #include "oracle/oracle.h"
+#include "support/compiled/run_kernel.h"
 #include "task/graph.h"
 
 namespace pipethreader {
 namespace {
 
 using ::testing::HasSubstr;
-
-kernel::Kernel checked(const std::string& text) {
-  auto parsed = kernel::parse(text, "test.stask");
-  EXPECT_TRUE(parsed) << parsed.error().format();
-  auto kernel = kernel::check(parsed->front());
-  EXPECT_TRUE(kernel) << kernel.error().format();
-  return *kernel;
-}
 
 // Every h of a group multiplies by the same W; the weights of a loop's tiles stay on chip as a whole.
 const char* const grouped = R"(
@@ -35,14 +28,14 @@ kernel grouped(X: f16[8,72,96], W: f16[2,96,40], scale: f32[8]) -> (Y: f32[8,72,
 })";
 
 TEST(Walk, OnlyWhatSavesALoadIsUseful) {
-  const auto walks = task::useful_walks(checked(grouped));
+  const auto walks = task::useful_walks(test::checked(grouped));
   ASSERT_EQ(walks.size(), 1U);  // a walk over both groups reads other weights half-way
   EXPECT_EQ(walks[0].walk.axis, "h");
   EXPECT_EQ(walks[0].walk.length, 4);
 }
 
 TEST(Walk, WhatDoesNotDependOnItIsLoadedBeforeIt) {
-  const auto graph = task::build(checked(grouped), {"h", 4});
+  const auto graph = task::build(test::checked(grouped), {"h", 4});
   ASSERT_TRUE(graph) << graph.error().format();
   const std::string text = task::print(*graph);
   EXPECT_THAT(text, HasSubstr("w_kept[h_block,k_all,n] = W[h_block,k_all,n];\n  for h: 4 {"));
@@ -51,7 +44,7 @@ TEST(Walk, WhatDoesNotDependOnItIsLoadedBeforeIt) {
 }
 
 TEST(Walk, WrongWalksAreErrors) {
-  const kernel::Kernel kernel = checked(grouped);
+  const kernel::Kernel kernel = test::checked(grouped);
   EXPECT_THAT(task::build(kernel, {"q", 4}).error().format(), HasSubstr("there is no parallel axis 'q' to walk"));
   EXPECT_THAT(task::build(kernel, {"m", 4}).error().format(), HasSubstr("axis 'm' cannot be walked: it is tiled"));
   EXPECT_THAT(task::build(kernel, {"h", 3}).error().format(),
@@ -62,32 +55,15 @@ class WalkedKernel : public ::testing::TestWithParam<std::tuple<int, int, int>> 
 
 TEST_P(WalkedKernel, AgreesWithTheOracle) {
   const auto [length, stream, lanes] = GetParam();
-  const kernel::Kernel kernel = checked(grouped);
-  const auto device = device::load_device(PIPETHREADER_SOURCE_DIR "/devices/h100.toml");
-  ASSERT_TRUE(device) << device.error().format();
   driver::Choices choices;
   choices.walk = {"h", length};
   choices.partition.row = 64 * lanes;
   choices.partition.lanes = lanes;
   choices.partition.stream = stream;
   choices.partition.order = partition::Order::persistent;
-  const auto lowered = driver::lower_kernel(kernel, *device, choices);
-  ASSERT_TRUE(lowered) << lowered.error().format();
-  EXPECT_EQ(lowered->program.generic_reason, "");
-  const auto proved = driver::prove_and_print(lowered->program);
-  ASSERT_TRUE(proved) << proved.error().format();
-  const auto inputs = oracle::random_inputs(kernel, {}, 7);
-  ASSERT_TRUE(inputs) << inputs.error().format();
-  interpret::Arguments arguments;
-  for (std::size_t t = 0; t < kernel.tensors.size(); ++t)
-    arguments.tensors.push_back(kernel.tensors[t].output ? std::vector<double>{} : inputs->tensors[t].values);
-  const auto ran = interpret::run(lowered->program, arguments, {});
-  ASSERT_TRUE(ran) << ran.error().format();
-  const auto expected = oracle::evaluate(kernel, *inputs, oracle::Partition::fixed(16));
-  ASSERT_TRUE(expected) << expected.error().format();
-  const auto report = oracle::compare(*expected, {arguments.tensors.back()});
-  ASSERT_TRUE(report) << report.error().format();
-  EXPECT_TRUE(report->ok()) << report->format();
+  const auto run = test::run_kernel(grouped, {}, choices);
+  EXPECT_EQ(run.failure, "");
+  EXPECT_EQ(run.generic_reason, "");
 }
 
 // 64 does not divide 96: the last tile of the loop reaches past what there is.
