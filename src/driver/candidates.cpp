@@ -20,9 +20,7 @@ constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::array<std::string_view, 2> share_names = {"rows", "sums"};
 constexpr std::string_view known_keys =
     "split, row, column, stream, element, lanes, share, overlap, depth, outer, turns, staged, order, raster, band, "
-    "cluster, "
-    "walk, "
-    "pass, bulk";
+    "cluster, walk, pass, bulk";
 
 std::optional<int> number(const std::string& text) {
   int value = 0;
@@ -119,15 +117,9 @@ Choices with(int row, int column, int stream, int lanes, schedule::Overlap overl
   return c;
 }
 
-// How many parts a kernel's loop may be split into: those forced, or some where there are few tiles for many units.
-std::vector<int> splits_for(const kernel::Kernel& specialised, const device::Device& device, const Forced& forced) {
+// How many parts a kernel's loop may be split into, where there are few tiles for many units.
+std::vector<int> splits_for(const kernel::Kernel& specialised, const device::Device& device) {
   constexpr std::int64_t side = 64;  // of a small tile
-  Choices wanted;
-  for (const auto& one : forced) {
-    if (one.first != "split") continue;
-    if (!force_one(wanted, one.first, one.second)) return {};
-    return wanted.split > 1 ? std::vector<int>{wanted.split} : std::vector<int>{};
-  }
   const std::set<kernel::AxisId> tiled = task::choose_tiled(specialised);
   std::int64_t tiles = 1;
   for (const kernel::AxisId a : specialised.parallel) {
@@ -149,14 +141,15 @@ Result<std::vector<Candidate>> ranked_candidates(const kernel::Kernel& specialis
     for (const search::Candidate& r : *ranked)
       candidates.push_back({{split, r.walk, r.partition, r.schedule, true}, r.predicted_us + more_us, r.bound});
   };
-  add(specialised, 1, 0);
-  const bool only_split = std::any_of(forced.begin(), forced.end(), [](const auto& f) { return f.first == "split"; });
-  for (const int parts : splits_for(specialised, device, forced)) {
+  const bool given = std::any_of(forced.begin(), forced.end(), [](const auto& f) { return f.first == "split"; });
+  Choices wanted;
+  if (auto done = force(wanted, forced); !done) return tl::unexpected(done.error());
+  if (wanted.split == 1) add(specialised, 1, 0);
+  for (const int parts : given ? std::vector<int>{wanted.split} : splits_for(specialised, device)) {
+    if (parts == 1) continue;
     const auto halves = task::split(specialised, parts);
-    if (!halves) {
-      if (only_split) return tl::unexpected(halves.error());
-      continue;
-    }
+    if (!halves && given) return tl::unexpected(halves.error());
+    if (!halves) continue;
     const auto join = search::rank(halves->join, device);
     if (join) add(halves->parts, parts, join->front().predicted_us);
   }

@@ -251,17 +251,13 @@ std::string explain_text(const Staged& staged, const device::Device& device, con
 Result<std::string> explain_measured(const Staged& staged, const device::Device& device, const Timeline& timeline,
                                      double measured_us) {
   const Lowered& l = staged.lowered;
-  double items = 1;
   for (const kernel::AxisId a : l.partition.walk) {
-    const auto extent = task::static_extent(l.graph.kernel, a);
-    if (!extent) {
-      return fail("how busy the units were is known for fixed sizes only; axis '{}' is dynamic, fix it with --dim",
-                  l.graph.kernel[a].name);
-    }
-    items *= std::ceil(static_cast<double>(*extent) / l.partition.extent(a));
+    if (task::static_extent(l.graph.kernel, a)) continue;
+    return fail("how busy the units were is known for fixed sizes only; axis '{}' is dynamic, fix it with --dim",
+                l.graph.kernel[a].name);
   }
   // Cycles of work that an execution unit had in the mean, over the cycles that the launch took.
-  const double busy = items / device.execution_units * timeline.work_cycles;
+  const double busy = partition::work_items(l.graph, l.partition, 1) / device.execution_units * timeline.work_cycles;
   const double taken = measured_us * device.clock.burst_ghz * 1000;
   std::string text = fmt::format("  {:<16}{:>10}{:>10}  {}\n", "unit", "predicted", "measured", "with");
   for (const UnitLoad& load : unit_loads(device, timeline, !l.schedule.copier.empty())) {

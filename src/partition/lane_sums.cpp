@@ -29,6 +29,10 @@ class Finder {
     return std::find(axes.begin(), axes.end(), a) != axes.end();
   }
 
+  bool is_partial(ValueId v) const {
+    return std::find(result_.values.begin(), result_.values.end(), v) != result_.values.end();
+  }
+
   // One loop over tiles; around it only loops of single steps, beside it only what a lane does by itself.
   bool outside(const std::vector<task::Node>& nodes, const std::vector<StatementId>& around) {
     for (const task::Node& node : nodes) {
@@ -64,15 +68,12 @@ class Finder {
     for (const TaskId id : tasks) {
       if (sums(graph_[id])) {
         const ValueId v = *graph_[id].writes;
-        if (std::find(result_.values.begin(), result_.values.end(), v) == result_.values.end())
-          result_.values.push_back(v);
+        if (!is_partial(v)) result_.values.push_back(v);
       }
     }
     if (result_.values.empty()) return false;
     const auto& where = std::get<Loop>(graph_.kernel[loop_->statement].node).where;
-    const auto partial = [&](ValueId v) {
-      return std::find(result_.values.begin(), result_.values.end(), v) != result_.values.end();
-    };
+    const auto partial = [&](ValueId v) { return is_partial(v); };
     if (where && std::ranges::any_of(task::values_of(graph_.kernel, *where), partial)) return false;
     for (const TaskId id : tasks) {
       const Task& t = graph_[id];
@@ -92,9 +93,7 @@ class Finder {
   // The sums start in front of one loop, which may be around the one over tiles, and nothing inside it looks at them.
   bool joined_outside() {
     std::optional<std::size_t> depth;
-    const auto partial = [&](ValueId v) {
-      return std::find(result_.values.begin(), result_.values.end(), v) != result_.values.end();
-    };
+    const auto partial = [&](ValueId v) { return is_partial(v); };
     for (const auto& [id, around] : beside_) {
       const Task& t = graph_[id];
       if (!t.writes || !partial(*t.writes)) continue;
@@ -121,11 +120,7 @@ class Finder {
 
   bool starts_at_zero(ValueId v) const {
     return std::all_of(graph_.tasks.begin(), graph_.tasks.end(), [&](const Task& t) {
-      if (t.writes != v || sums(t)) return true;
-      const auto* assign = std::get_if<Assign>(&graph_.kernel[t.statement].node);
-      if (assign == nullptr || assign->when || assign->accumulate) return false;
-      const Expr& init = graph_.kernel[assign->expr];
-      return init.kind == Expr::Kind::literal && init.number == 0;
+      return t.writes != v || sums(t) || task::sets_zero(graph_.kernel, t.statement);
     });
   }
 

@@ -56,7 +56,8 @@ class Finder {
     std::optional<std::size_t> start;
     for (std::size_t i = 0; i < place; ++i) {
       const auto* task = std::get_if<TaskId>(&nodes[i].item);
-      if (task != nullptr && graph_[*task].writes == sum && starts_at_zero(*task)) start = i;
+      if (task != nullptr && graph_[*task].writes == sum && task::sets_zero(graph_.kernel, graph_[*task].statement))
+        start = i;
       if (!readers({nodes[i]}, *sum).empty()) return;
     }
     if (!start) return;
@@ -86,13 +87,6 @@ class Finder {
       at(v).layout = *layout;
     }
     result_.partial.push_back({loop.statement, sum});
-  }
-
-  bool starts_at_zero(TaskId id) const {
-    const auto* assign = std::get_if<Assign>(&graph_.kernel[graph_[id].statement].node);
-    if (assign == nullptr || assign->when || assign->accumulate) return false;
-    const Expr& init = graph_.kernel[assign->expr];
-    return init.kind == Expr::Kind::literal && init.number == 0;
   }
 
   static bool directly_in(const task::LoopNode& loop, TaskId id) {

@@ -228,6 +228,17 @@ std::set<AxisId> uneven_axes(const task::Graph& graph) {
   return axes;
 }
 
+double work_items(const task::Graph& graph, const Partition& partition, std::int64_t dynamic_size) {
+  double items = 1;
+  for (const AxisId a : partition.walk) {
+    const std::int64_t extent = std::max<std::int64_t>(1, task::static_extent(graph.kernel, a).value_or(dynamic_size));
+    const std::int64_t blocks = a == partition.beside ? partition.choice.cluster : 1;
+    const std::int64_t clusters = (extent + partition.extent(a) * blocks - 1) / (partition.extent(a) * blocks);
+    items *= static_cast<double>(clusters * blocks);
+  }
+  return items;
+}
+
 std::int64_t even_band(std::int64_t tiles, std::int64_t band) {
   std::int64_t even = std::clamp<std::int64_t>(band, 1, std::max<std::int64_t>(1, tiles));
   while (tiles % even != 0) --even;

@@ -63,6 +63,10 @@ struct Partition {
 // Parallel axes that the ranges of loops depend on: their tiles are of different length.
 [[nodiscard]] std::set<kernel::AxisId> uneven_axes(const task::Graph& graph);
 
+// Blocks' worth of work: tiles of all parallel axes, those included that fill up clusters past an axis' end. Dynamic
+// axes are taken to be `dynamic_size` long.
+[[nodiscard]] double work_items(const task::Graph& graph, const Partition& partition, std::int64_t dynamic_size);
+
 // The largest band of at most `band` that divides the tiles.
 [[nodiscard]] std::int64_t even_band(std::int64_t tiles, std::int64_t band);
 

@@ -135,14 +135,18 @@ class Ranking {
     return choices;
   }
 
+  std::int64_t tile_bytes(const partition::Partition& cut, kernel::ValueId value) const {
+    std::int64_t bytes = bits(graph_.kernel[value].type) / 8;
+    for (const kernel::AxisId a : graph_.tiled_axes(value)) bytes *= cut.extent(a);
+    return bytes;
+  }
+
   // What lanes that share sums hand to the first.
   std::int64_t handed_bytes(const partition::Partition& cut) const {
     if (!cut.sums) return 0;
     std::int64_t bytes = 0;
     for (const kernel::ValueId v : cut.sums->values) {
-      std::int64_t tile = bits(graph_.kernel[v].type) / 8;
-      for (const kernel::AxisId a : graph_.tiled_axes(v)) tile *= cut.extent(a);
-      bytes += tile * (cut.lanes - 1);
+      bytes += tile_bytes(cut, v) * (cut.lanes - 1);
     }
     return bytes;
   }
@@ -155,10 +159,7 @@ class Ranking {
       if (loop != nullptr && !graph_.tiled.contains(loop->axis)) bytes += staged_bytes(cut, loop->body);
       const auto* id = std::get_if<task::TaskId>(&node.item);
       if (id == nullptr || graph_[*id].kind != task::TaskKind::store || graph_[*id].reads.empty()) continue;
-      const kernel::ValueId value = graph_[*id].reads[0];
-      std::int64_t tile = bits(graph_.kernel[value].type) / 8;
-      for (const kernel::AxisId a : graph_.tiled_axes(value)) tile *= cut.extent(a);
-      bytes += tile;
+      bytes += tile_bytes(cut, graph_[*id].reads[0]);
     }
     return bytes;
   }
@@ -240,22 +241,11 @@ class Ranking {
     return budget != nullptr ? budget->consumer : device_.registers.per_thread_max;
   }
 
-  std::int64_t extent(kernel::AxisId axis) const {
-    return std::max<std::int64_t>(1, task::static_extent(graph_.kernel, axis).value_or(options_.dynamic_size));
-  }
-
   // The largest of computing, L2 and device memory, in waves of blocks, plus the launch.
   void predict(Candidate& candidate, const partition::Partition& cut, const partition::Assignment& assignment,
                const schedule::Program& program) {
     const simulate::Timeline timeline = simulate::simulate(graph_, cut, assignment, program, device_);
-    double items = 1;
-    for (const kernel::AxisId a : cut.walk) {
-      // The blocks of a cluster begin together, also those past the axis' end.
-      const std::int64_t blocks = a == cut.beside ? cut.choice.cluster : 1;
-      const std::int64_t work = std::int64_t{cut.extent(a)} * blocks;
-      const std::int64_t clusters = (extent(a) + work - 1) / work;
-      items *= static_cast<double>(clusters * blocks);
-    }
+    const double items = partition::work_items(graph_, cut, options_.dynamic_size);
     const int threads = 128 * (cut.lanes + (program.copier.empty() ? 0 : 1));
     double together = 1;
     if (cut.choice.order == Order::single && (cut.lanes == 1 || !cut.has_products)) {

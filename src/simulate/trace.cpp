@@ -39,8 +39,9 @@ class Unroller {
     if (known != trips_.end()) return traces_.loops[known->second].simulated;
     LoopTime time;
     time.axis = loop.axis;
-    time.trips = mean_trips(graph_, partition_, loop.axis, loop.statement);
-    time.most = most_trips(graph_, partition_, loop.axis, loop.statement);
+    const Trips trips = trips_of(graph_, partition_, loop.axis, loop.statement);
+    time.trips = trips.mean;
+    time.most = trips.most;
     if (loop.stages == 1) time.passed = share_of_lanes(graph_, partition_, loop.axis, loop.statement);
     time.simulated = std::min(limit_, static_cast<std::int64_t>(std::ceil(time.trips)));
     trips_[loop.statement] = traces_.loops.size();

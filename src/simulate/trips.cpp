@@ -15,18 +15,18 @@ namespace {
 constexpr int samples = 48;
 constexpr std::int64_t assumed_size = 4096;  // of a dynamic dim
 
-class Trips {
+class Counter {
  public:
-  Trips(const task::Graph& graph, const partition::Partition& partition, AxisId axis)
+  Counter(const task::Graph& graph, const partition::Partition& partition, AxisId axis)
       : graph_(graph), kernel_(graph.kernel), partition_(partition), axis_(axis) {}
 
-  double run(const std::optional<ExprId>& where) {
+  Trips run(const std::optional<ExprId>& where) {
     const double tile = partition_.extent(axis_);
     const double all = std::ceil(size(axis_) / tile);
-    if (!where) return all;
+    const Trips same = {all, all};
+    if (!where) return same;
     const task::Conjunction condition = task::conjunction(kernel_, *where, graph_.tiled);
-    double sum = 0;
-    most_ = 0;
+    Trips trips;
     for (int s = 0; s < samples; ++s) {
       share_ = (s + 0.5) / samples;
       double first = 0, last = all;
@@ -34,7 +34,7 @@ class Trips {
         const auto found = form.axes.find(axis_);
         if (found == form.axes.end()) continue;
         const auto rest = largest(form);
-        if (!rest) return all;
+        if (!rest) return same;
         const double factor = static_cast<double>(found->second);
         if (factor < 0) {
           last = std::min(last, std::floor(std::floor(*rest / -factor) / tile) + 1);
@@ -42,23 +42,17 @@ class Trips {
           first = std::max(first, std::floor(std::ceil(-*rest / factor) / tile));
         }
       }
-      sum += std::max(0.0, last - first);
-      most_ = std::max(most_, last - first);
+      trips.mean += std::max(0.0, last - first) / samples;
+      trips.most = std::max(trips.most, last - first);
     }
-    return sum / samples;
-  }
-
-  double most(const std::optional<ExprId>& where) {
-    most_ = -1;
-    const double mean = run(where);
-    return most_ < 0 ? mean : most_;
+    return trips;
   }
 
   // Of the tiles that a block walks, those in which a mean lane's rows have a point.
   double share_of_lanes(const std::optional<ExprId>& where) {
-    const double together = run(where);
+    const double together = run(where).mean;
     double sum = 0;
-    for (lane_ = 0; lane_ < partition_.lanes; ++lane_) sum += run(where);
+    for (lane_ = 0; lane_ < partition_.lanes; ++lane_) sum += run(where).mean;
     return together > 0 ? sum / partition_.lanes / together : 1;
   }
 
@@ -120,23 +114,18 @@ class Trips {
   const partition::Partition& partition_;
   AxisId axis_;
   double share_ = 0.5;
-  int lane_ = -1;     // whose rows count; -1: those of all
-  double most_ = -1;  // of the last run; -1: all items have as many
+  int lane_ = -1;  // whose rows count; -1: those of all
 };
 
 }  // namespace
 
-double mean_trips(const task::Graph& graph, const partition::Partition& partition, AxisId axis, StatementId loop) {
-  return Trips(graph, partition, axis).run(std::get<Loop>(graph.kernel[loop].node).where);
-}
-
-double most_trips(const task::Graph& graph, const partition::Partition& partition, AxisId axis, StatementId loop) {
-  return Trips(graph, partition, axis).most(std::get<Loop>(graph.kernel[loop].node).where);
+Trips trips_of(const task::Graph& graph, const partition::Partition& partition, AxisId axis, StatementId loop) {
+  return Counter(graph, partition, axis).run(std::get<Loop>(graph.kernel[loop].node).where);
 }
 
 double share_of_lanes(const task::Graph& graph, const partition::Partition& partition, AxisId axis, StatementId loop) {
   if (partition.lanes == 1) return 1;
-  return Trips(graph, partition, axis).share_of_lanes(std::get<Loop>(graph.kernel[loop].node).where);
+  return Counter(graph, partition, axis).share_of_lanes(std::get<Loop>(graph.kernel[loop].node).where);
 }
 
 }  // namespace pipethreader::simulate

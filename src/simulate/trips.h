@@ -5,13 +5,14 @@
 
 namespace pipethreader::simulate {
 
-// Dynamic dims are taken to be 4096.
-[[nodiscard]] double mean_trips(const task::Graph& graph, const partition::Partition& partition, kernel::AxisId axis,
-                                kernel::StatementId loop);
+struct Trips {
+  double mean = 0;
+  double most = 0;  // of the longest work item
+};
 
-// The same of the longest work item.
-[[nodiscard]] double most_trips(const task::Graph& graph, const partition::Partition& partition, kernel::AxisId axis,
-                                kernel::StatementId loop);
+// Dynamic dims are taken to be 4096.
+[[nodiscard]] Trips trips_of(const task::Graph& graph, const partition::Partition& partition, kernel::AxisId axis,
+                             kernel::StatementId loop);
 
 // The part of a loop's tiles in which the rows of a mean lane have a point; it passes over the others.
 [[nodiscard]] double share_of_lanes(const task::Graph& graph, const partition::Partition& partition,

@@ -152,6 +152,14 @@ ValueId add_value(Kernel& kernel, const std::string& stem, ScalarType type, std:
   return ValueId(kernel.values.size() - 1);
 }
 
+bool sets_zero(const Kernel& kernel, StatementId statement) {
+  const auto& node = kernel[statement].node;
+  const auto zero = [&](ExprId e) { return kernel[e].kind == Expr::Kind::literal && kernel[e].number == 0; };
+  if (const auto* carry = std::get_if<Carry>(&node)) return zero(carry->init);
+  const auto* assign = std::get_if<Assign>(&node);
+  return assign != nullptr && !assign->when && !assign->accumulate && zero(assign->expr);
+}
+
 double identity(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:

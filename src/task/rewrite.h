@@ -40,6 +40,9 @@ using Replace = std::function<kernel::ExprId(kernel::ExprId)>;
 [[nodiscard]] kernel::ValueId add_value(kernel::Kernel& kernel, const std::string& stem, ScalarType type,
                                         std::vector<kernel::AxisId> axes);
 
+// Whether the statement sets a value to 0 and does nothing else.
+[[nodiscard]] bool sets_zero(const kernel::Kernel& kernel, kernel::StatementId statement);
+
 // The identity of a reduction: 0, -inf, inf.
 [[nodiscard]] double identity(kernel::ReduceOp op);
 

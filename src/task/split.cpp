@@ -110,13 +110,8 @@ class Splitter {
   }
 
   bool starts_at_zero(ValueId v) const {
-    return std::all_of(
-        kernel_.body.begin(), kernel_.body.begin() + static_cast<std::ptrdiff_t>(*place_), [&](StatementId id) {
-          if (target_of(id) != v) return true;
-          const auto* carry = std::get_if<Carry>(&kernel_[id].node);
-          const Expr& e = kernel_[carry != nullptr ? carry->init : std::get<Assign>(kernel_[id].node).expr];
-          return e.kind == Expr::Kind::literal && e.number == 0;
-        });
+    return std::all_of(kernel_.body.begin(), kernel_.body.begin() + static_cast<std::ptrdiff_t>(*place_),
+                       [&](StatementId id) { return target_of(id) != v || sets_zero(kernel_, id); });
   }
 
   std::optional<ValueId> target_of(StatementId id) const {
