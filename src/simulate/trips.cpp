@@ -42,9 +42,10 @@ class Counter {
           first = std::max(first, std::floor(std::ceil(-*rest / factor) / tile));
         }
       }
-      trips.mean += std::max(0.0, last - first) / samples;
+      trips.mean += std::max(0.0, last - first);
       trips.most = std::max(trips.most, last - first);
     }
+    trips.mean /= samples;
     return trips;
   }
 
