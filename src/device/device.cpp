@@ -13,6 +13,21 @@ constexpr std::array<Resource, resource_count> kResources = {
 constexpr std::array<std::string_view, resource_count> kResourceNames = {
     "tensor", "fma", "integer", "special", "convert", "issue", "register_ports", "shared_memory", "l2", "dram"};
 
+// A launch gives every warpgroup the same; what producers leave of theirs goes to the consumers.
+std::optional<RegisterBudget> shared_budget(const Device& device, int consumers, int producer, int blocks) {
+  const Registers& r = device.registers;
+  const auto whole = [&](std::int64_t count) { return static_cast<int>(count / r.granularity * r.granularity); };
+  const int threads = device.threads.per_warp * device.threads.warps_per_group * (consumers + 1) * blocks;
+  RegisterBudget budget;
+  budget.consumers = consumers;
+  budget.launch = std::min(whole(r.per_unit / threads), whole(r.per_thread_max));
+  budget.producer = std::max(r.reallocation_min, whole(producer + r.granularity - 1));
+  budget.consumer =
+      std::min(whole((budget.launch * (consumers + 1) - budget.producer) / consumers), whole(r.per_thread_max));
+  if (threads > device.threads.per_unit_max || budget.producer > budget.launch) return std::nullopt;
+  return budget;
+}
+
 }  // namespace
 
 std::string_view name(Resource resource) { return kResourceNames[static_cast<std::size_t>(resource)]; }
@@ -81,12 +96,13 @@ const Demand* Device::find_conversion(ScalarType from, ScalarType to) const {
   return found == conversions.end() ? nullptr : &found->second;
 }
 
-const RegisterBudget* Device::find_budget(int consumers, int producer) const {
-  const RegisterBudget* first = nullptr;
+std::optional<RegisterBudget> Device::find_budget(int consumers, int producer, int blocks) const {
+  if (blocks > 1) return shared_budget(*this, consumers, producer, blocks);
+  std::optional<RegisterBudget> first;
   for (const RegisterBudget& budget : registers.budgets) {
     if (budget.consumers != consumers) continue;
-    if (budget.producer >= producer) return &budget;
-    if (first == nullptr) first = &budget;
+    if (budget.producer >= producer) return budget;
+    if (!first) first = budget;
   }
   return first;
 }

@@ -317,9 +317,9 @@ struct Device {
   // Demand of one element; nullptr when the device cannot compute it in that class.
   [[nodiscard]] const Demand* find_function(Function function, OperandClass operands) const;
   [[nodiscard]] const Demand* find_conversion(ScalarType from, ScalarType to) const;
-  // The first budget for so many consumers whose producer has at least so many registers, else the first; nullptr when
-  // there is none.
-  [[nodiscard]] const RegisterBudget* find_budget(int consumers, int producer = 0) const;
+  // How the registers of a block with so many consumers are shared out, one of so many blocks on an execution unit: the
+  // first budget whose producer has at least so many registers, else the first. Nothing where it is not known.
+  [[nodiscard]] std::optional<RegisterBudget> find_budget(int consumers, int producer = 0, int blocks = 1) const;
 
   // The share of one execution unit per cycle at the burst clock, with all execution units at work.
   [[nodiscard]] double rate_per_cycle(Resource resource) const;

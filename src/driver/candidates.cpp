@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 3> order_names = {"single", "persistent",
 constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::array<std::string_view, 2> share_names = {"rows", "sums"};
 constexpr std::string_view known_keys =
-    "split, row, column, stream, element, lanes, share, overlap, depth, outer, turns, staged, order, raster, band, "
+    "split, row, column, stream, element, lanes, blocks, share, overlap, depth, outer, turns, staged, order, raster, band, "
     "cluster, walk, pass, bulk";
 
 std::optional<int> number(const std::string& text) {
@@ -56,6 +56,7 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
                             {"stream", &c.partition.stream, 1, 1024},
                             {"element", &c.partition.element, 1, 65536},
                             {"lanes", &c.partition.lanes, 1, 5},
+                            {"blocks", &c.partition.blocks, 1, 4},
                             {"raster", &c.partition.raster, 1, 1024},
                             {"band", &c.partition.band, 0, 65536},
                             {"depth", &c.schedule.depth, 0, 16},
@@ -215,6 +216,7 @@ std::string describe(const Choices& c, bool products) {
                                  overlap_names[static_cast<std::size_t>(c.schedule.overlap)], c.schedule.depth, order)
                    : fmt::format("element {}, order {}", c.partition.element, order);
   if (c.partition.share_sums) text += ", lanes share sums";
+  if (c.partition.blocks != 1) text += fmt::format(", blocks {}", c.partition.blocks);
   if (c.schedule.outer != 1) text += fmt::format(", outer {}", c.schedule.outer);
   if (c.partition.raster != 1) text += fmt::format(", raster {}", c.partition.raster);
   if (c.partition.band != 0) text += fmt::format(", band {}", c.partition.band);

@@ -61,7 +61,7 @@ Result<std::size_t> variant_for(const Plan& plan, const kernel::Kernel& kernel, 
 
 namespace {
 
-constexpr int format_version = 7;
+constexpr int format_version = 8;
 constexpr std::string_view magic = "pipethreader plan\n";
 
 json choices_to_json(const Choices& c) {
@@ -70,6 +70,7 @@ json choices_to_json(const Choices& c) {
           {"column", c.partition.column},
           {"stream", c.partition.stream},
           {"lanes", c.partition.lanes},
+          {"blocks", c.partition.blocks},
           {"share_sums", c.partition.share_sums},
           {"element", c.partition.element},
           {"order", static_cast<int>(c.partition.order)},
@@ -95,6 +96,7 @@ Choices choices_from_json(const json& j) {
   c.partition.column = j.at("column");
   c.partition.stream = j.at("stream");
   c.partition.lanes = j.at("lanes");
+  c.partition.blocks = j.at("blocks");
   c.partition.share_sums = j.at("share_sums");
   c.partition.element = j.at("element");
   c.partition.order = static_cast<partition::Order>(j.at("order").get<int>());
@@ -153,7 +155,7 @@ json source_to_json(const emit::CudaSource& s) {
           {"threads", s.launch.threads},
           {"cluster", s.launch.cluster},
           {"shared", s.launch.shared_bytes},
-          {"blocks", s.launch.blocks_per_unit},
+          {"blocks_per_unit", s.launch.blocks_per_unit},
           {"order", static_cast<int>(s.launch.order)},
           {"arguments", std::move(arguments)}};
 }
@@ -175,7 +177,7 @@ emit::CudaSource source_from_json(const json& j, const program::Program& program
   s.launch.threads = j.at("threads");
   s.launch.cluster = j.at("cluster");
   s.launch.shared_bytes = j.at("shared");
-  s.launch.blocks_per_unit = j.at("blocks");
+  s.launch.blocks_per_unit = j.at("blocks_per_unit");
   s.launch.order = static_cast<program::WorkOrder>(j.at("order").get<int>());
   s.launch.count = work_count(program);
   for (const json& a : j.at("arguments")) {

@@ -111,6 +111,19 @@ std::string Emission::computed_before(std::string_view type, const std::string& 
   return entry->second;
 }
 
+std::string Emission::register_bits(FragmentId id, const std::string& variable) const {
+  const std::string type = register_type(*this, id);
+  if (type == "unsigned") return variable;
+  return fmt::format(fmt::runtime(type == "float" ? "__float_as_uint({})" : "static_cast<unsigned>({})"), variable);
+}
+
+std::string Emission::zero_after(const std::vector<std::string>& bits) {
+  const std::string zero = per_thread("warp >> 8", "zero");
+  const std::string name = names.local("zero_after");
+  out.list(fmt::format("const unsigned {} = {}(", name, helpers.use("any_bits")), bits, fmt::format(") & {};", zero));
+  return name;
+}
+
 std::string sum(const std::string& a, const std::string& b) {
   if (a == "0") return b;
   if (b == "0") return a;

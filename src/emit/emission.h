@@ -39,6 +39,7 @@ class Emission {
   Writer out;  // the current role's body
   RoleScope role;
   std::map<program::ExprId, program::ExprId> instead;  // expressions that are written as others for a while
+  std::vector<std::string> loads;  // the bits of one register of each load that a LoadShared became
 
   template <class... Args>
   void problem(fmt::format_string<Args...> text, Args&&... args) {
@@ -73,6 +74,11 @@ class Emission {
 
   // The name of a macro that lists all variables of an accumulator.
   [[nodiscard]] std::string all_of(program::FragmentId id) const { return name(id) + "_all"; }
+
+  // The bits of a register as C text.
+  [[nodiscard]] std::string register_bits(program::FragmentId id, const std::string& variable) const;
+  // "any_bits(a, b) & zero": 0, but nobody can know before all these bits are there.
+  [[nodiscard]] std::string zero_after(const std::vector<std::string>& bits);
 
   // A barrier of the instance's own 128 threads.
   void sync_group();

@@ -65,6 +65,16 @@ constexpr std::array kHelpers = {
     Helper{"high_pair", "", DEVICE "unsigned high_pair(unsigned pair) { return __byte_perm(pair, pair, 0x3232); }\n"},
     Helper{"join_pair", "",
            DEVICE "unsigned join_pair(unsigned low, unsigned high) { return (low & 0xffffu) | (high << 16); }\n"},
+    Helper{"keep_pair", "", R"(// Each half where its condition holds, else 0.
+)" DEVICE R"(unsigned keep_pair(unsigned pair, bool low, bool high) {
+  return pair & ((low ? 0xffffu : 0u) | (high ? 0xffff0000u : 0u));
+}
+)"},
+    Helper{"choose_pair", "", DEVICE R"(unsigned choose_pair(bool low, bool high, unsigned a, unsigned b) {
+  const unsigned from_a = (low ? 0xffffu : 0u) | (high ? 0xffff0000u : 0u);
+  return (a & from_a) | (b & ~from_a);
+}
+)"},
     Helper{"round_f16", "float_of_f16 bits_of_f16",
            DEVICE "float round_f16(float value) { return float_of_f16(bits_of_f16(value)); }\n"},
     Helper{"round_bf16", "float_of_bf16 bits_of_bf16",
@@ -179,6 +189,8 @@ constexpr std::array kHelpers = {
            R"(// Keeps a sum where it is written: the compiler would sink it to its only use and hold its operands.
 )" DEVICE R"(void anchor(float& value) { asm volatile("" : "+f"(value)); }
 )"},
+    Helper{"any_bits", "", R"(template <class... Bits>
+)" DEVICE "unsigned any_bits(Bits... bits) { return (bits | ...); }\n"},
     Helper{
         "move_operand", "",
         R"(// A move that is not folded into its source: the target is an operand of the tensor core.

@@ -295,6 +295,7 @@ void Sm90a::write_role_body(Writer& out, RoleId id) {
   emission_.out = Writer(out.depth());
   emission_.forget_computed();
   fenced_ = false;
+  loads_under_way_.assign(program_.rings.size(), {});
   walk(emission_, *this, role.body);
   if (emission_.facts.of(id).bulk_stores) {
     emission_.out.comment("Shared memory must outlive the copies that read it.");

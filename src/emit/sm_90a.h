@@ -2,6 +2,7 @@
 // registers. The frame (parameters, shared memory, barrier initialisation, who plays which role) and the hooks.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,7 @@ class Sm90a final : public Target {
   [[nodiscard]] std::string full(program::RingId ring, int lag) const;
   [[nodiscard]] std::string empty(program::RingId ring, int lag) const;
   [[nodiscard]] std::string slot_address(const program::BufferRef& ref) const;
+  void write_release(program::RingId ring, const std::string& barrier);
   // Runs a statement on the one thread that speaks for the role instance.
   void by_leader(const std::string& statement);
   void open_leader();
@@ -97,6 +99,13 @@ class Sm90a final : public Target {
   bool shared_copier_group_ = false;  // group 0 holds narrow copiers, a warp each
   std::int64_t work_offset_ = -1;     // items and barriers that hand out work in dynamic order
   bool fenced_ = false;               // tensor-core operands in registers are ordered before the next product
+  // Loads from a ring's slots since its last release, as the source has them.
+  struct LoadsUnderWay {
+    std::vector<std::string> bits;  // of one register of each
+    std::set<program::FragmentId> targets;
+    bool known = true;  // the registers still hold what was loaded
+  };
+  std::vector<LoadsUnderWay> loads_under_way_;  // [ring]
 };
 
 // Helpers shared by the target's files.

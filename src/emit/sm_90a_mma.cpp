@@ -219,6 +219,9 @@ void Sm90a::write(const MmaWait& op) {
 void Sm90a::begin(const Instr& instr) {
   const bool keeps = std::holds_alternative<Mma>(instr.op) || std::holds_alternative<RingWait>(instr.op);
   fenced_ = fenced_ && keeps;
+  // What was loaded may be gone when its register is written again.
+  if (const auto* map = std::get_if<Map>(&instr.op))
+    for (LoadsUnderWay& loads : loads_under_way_) loads.known = loads.known && !loads.targets.contains(map->target);
 }
 
 }  // namespace pipethreader::emit

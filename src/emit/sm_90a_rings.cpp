@@ -1,5 +1,7 @@
 // Rings as pairs of transaction barriers a slot, with a cursor (slot and phase) in each role instance; barriers of
 // warps, and of the cluster.
+#include <utility>
+
 #include "emit/sm_90a.h"
 #include "emit/values.h"
 
@@ -88,18 +90,28 @@ void Sm90a::write(const RingWait& op) {
 }
 
 // The copy engine may fill the slot as soon as the last arrival is seen. An arrival overtakes loads that are still
-// under way, unless they are fenced against the engine's writes.
+// under way: its address hangs on what they bring, or they are fenced against the engine's writes.
 void Sm90a::write(const RingRelease& op) {
-  const int arrivals = emission_.facts.of(op.ring).arrivals_per_release;
+  const LoadsUnderWay loads = std::exchange(loads_under_way_[static_cast<std::size_t>(op.ring.index)], {});
+  if (program_[op.ring].bytes == 0 || !emission_.facts.of(op.ring).read_by_threads)
+    return write_release(op.ring, empty(op.ring, op.lag));
+  if (loads.bits.empty() || !loads.known || op.lag > 0) {
+    out_.format("{}();", emission_.helpers.use("fence_async"));
+    return write_release(op.ring, empty(op.ring, op.lag));
+  }
+  out_.open("");
+  const std::string zero = emission_.zero_after(loads.bits);
+  write_release(op.ring, fmt::format("{} + {}", empty(op.ring, op.lag), zero));
+  out_.close();
+}
+
+void Sm90a::write_release(RingId ring, const std::string& barrier) {
+  const int arrivals = emission_.facts.of(ring).arrivals_per_release;
   const bool group = emission_.role.width == Width::warpgroup;
   const bool each_warp = group && arrivals > 1;
   const int count = each_warp ? 1 : arrivals;
-  const std::string barrier = empty(op.ring, op.lag);
-  const bool multicast = program_[op.ring].multicast && program_.cluster > 1;
-  if (program_[op.ring].bytes > 0 && emission_.facts.of(op.ring).read_by_threads)
-    out_.format("{}();", emission_.helpers.use("fence_async"));
   if (each_warp) out_.line("__syncwarp();");
-  if (!multicast) {
+  if (!program_[ring].multicast || program_.cluster <= 1) {
     const std::string arrive = count == 1
                                    ? fmt::format("{}({});", emission_.helpers.use("arrive"), barrier)
                                    : fmt::format("{}({}, {});", emission_.helpers.use("arrive_times"), barrier, count);

@@ -138,6 +138,7 @@ void write_matrices(Emission& emission, const SharedAccess& access, const Matric
       std::vector<std::string> args = {"tile + " + access.offset(access.row.text(site), access.col.text(site))};
       for (const auto& [down, right] : {std::pair{0, 0}, {8, 0}, {0, 8}, {8, 8}})
         args.push_back(emission.variable(access.fragment, registers.at({row + down, col + right})));
+      if (!access.store) emission.loads.push_back(args.back());
       emission.out.list(function + "(", args, ");");
     }
 }
@@ -179,6 +180,8 @@ void write_runs(Emission& emission, const SharedAccess& access) {
     return "tile + " + access.offset(access.row.text(site), access.col.text(site));
   };
   for (int reg = 0; reg < fragment.layout.registers(); reg += halves && !access.store ? 2 : count) {
+    if (!access.store)
+      emission.loads.push_back(emission.register_bits(access.fragment, emission.variable(access.fragment, reg)));
     if (access.store) {
       emission.out.format(
           "{}({}, {});", function, address(reg),
@@ -262,7 +265,13 @@ SharedAccess scratch_access(Emission& emission, FragmentId fragment, bool store)
 }  // namespace
 
 void Sm90a::write(const LoadShared& op) {
+  emission_.loads.clear();
   write_buffer_access(emission_, slot_address(op.source), op.target, op.source.buffer, op.row, op.col, false);
+  const RingId ring = program_[op.source.buffer].ring;
+  if (!ring.valid()) return;
+  LoadsUnderWay& loads = loads_under_way_[static_cast<std::size_t>(ring.index)];
+  loads.bits.insert(loads.bits.end(), emission_.loads.begin(), emission_.loads.end());
+  loads.targets.insert(op.target);
 }
 
 void Sm90a::write(const StoreShared& op) {

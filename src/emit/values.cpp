@@ -446,9 +446,23 @@ class PairSpeller {
       case Function::abs:
         if (const auto text = packed(e.args[0])) return fmt::format("({} & 0x7fff7fffu)", *text);
         return std::nullopt;
+      case Function::select:
+        return choice(e);
       default:
         return std::nullopt;
     }
+  }
+
+  // A choice costs a pair more than it costs two floats: it must be of what is computed in pairs.
+  std::optional<std::string> choice(const Expr& e) {
+    if (emission_.program[e.args[1]].kind != Expr::Kind::call) return std::nullopt;
+    const auto chosen = packed(e.args[1]);
+    const auto other = packed(e.args[2]);
+    if (!chosen || !other) return std::nullopt;
+    const std::string low = value(emission_, e.args[0], Site{&tile_, reg_, {}});
+    const std::string high = value(emission_, e.args[0], Site{&tile_, reg_ + 1, {}});
+    if (*other == "0x00000000u") return call(emission_.helpers.use("keep_pair"), {*chosen, low, high});
+    return call(emission_.helpers.use("choose_pair"), {low, high, *chosen, *other});
   }
 
   Emission& emission_;

@@ -49,9 +49,11 @@ Result<program::Program> Lowerer::run() {
   program::Role role;
   role.name = "computer";
   role.instances = partition_.lanes;
-  const device::RegisterBudget* budget =
-      schedule_.copier.empty() ? nullptr : device_.find_budget(partition_.lanes, copier_registers());
-  if (budget != nullptr && partition_.has_products && partition_.lanes > 1) {
+  program_.blocks_per_unit = partition_.choice.blocks;
+  std::optional<device::RegisterBudget> budget;
+  if (!schedule_.copier.empty() && partition_.has_products && (partition_.lanes > 1 || partition_.choice.blocks > 1))
+    budget = device_.find_budget(partition_.lanes, copier_registers(), partition_.choice.blocks);
+  if (budget) {
     role.registers = budget->consumer;
     program_.roles.back().registers = budget->producer;
   }

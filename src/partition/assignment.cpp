@@ -175,12 +175,15 @@ class Assigner {
   SharedTile loaded_tile(ValueId v) const { return tile_of(graph_.tiled_axes(v), true); }
   SharedTile computed_tile(ValueId v) const { return tile_of(graph_.tiled_axes(v), true); }
 
-  // Loads in loops that no product reads from shared memory: through a ring when the copy engine can do it.
+  // Loads in loops that no product reads from shared memory, and vectors outside of loops, whose latency nothing else
+  // would hide: through a ring when the copy engine can do it.
   void place_others(TaskId id, const Context& context) {
     const Task& t = graph_[id];
     if (t.kind == TaskKind::load) {
       Place& place = at(*t.writes);
-      if (!place.staged && partition_.has_products && !context.loops.empty() && !graph_.tiled_axes(*t.writes).empty()) {
+      const std::size_t axes = graph_.tiled_axes(*t.writes).size();
+      const bool worthwhile = context.loops.empty() ? axes == 1 : axes > 0;
+      if (!place.staged && partition_.has_products && worthwhile) {
         const auto& access = graph_.kernel[std::get<Assign>(graph_.kernel[t.statement].node).expr];
         Kernel scratch = graph_.kernel;
         const BulkAnswer answer = bulk_view(scratch, graph_.tiled, access.tensor, access.args);

@@ -30,6 +30,7 @@ struct Choice {
   bool share_sums = false;  // each lane takes a part of the streamed axis instead of a part of the rows
   int element = 1024;       // elements a block's tile has where no product fixes it
   Order order = Order::single;
+  int blocks = 1;     // that share an execution unit
   int raster = 1;     // row tiles that neighbouring work items walk before the next column tile
   int cluster = 1;    // blocks that copy for each other what all of them read
   std::string along;  // the parallel axis that the blocks of a cluster lie along; empty: that of the rows

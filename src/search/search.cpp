@@ -40,6 +40,7 @@ class Ranking {
       if (choice.share_sums && !cut->sums) continue;
       if (!seen_.insert({cut->tile, cut->lanes, choice.share_sums, static_cast<int>(choice.order)}).second) continue;
       try_schedules(*cut);
+      share_units(choice);
       // Blocks that copy for each other only help where copies are the limit.
       if (!copies_limit_) continue;
       partition::Choice wide = choice;
@@ -101,6 +102,14 @@ class Ranking {
       if (partition::lane_sums(graph_)) share_sums(order, choices);
     }
     return choices;
+  }
+
+  // Blocks that stay on a unit together, each with work of its own.
+  void share_units(partition::Choice choice) {
+    constexpr int most_lanes = 4;  // of all blocks: registers of so many threads hold no more
+    if (!products_ || choice.order == Order::single || choice.share_sums) return;
+    for (choice.blocks = 2; choice.blocks * choice.lanes <= most_lanes; ++choice.blocks)
+      if (auto cut = partition::propagate(graph_, choice)) try_schedules(*cut);
   }
 
   // Where rows are few, lanes take parts of the sums.
@@ -191,7 +200,10 @@ class Ranking {
     SharedNeed need = shared_need(graph_, assignment, *program);
     if (staged) need.fixed += staged_bytes(cut, graph_.root);
     need.fixed += handed_bytes(cut);
-    const std::int64_t room = device_.memory.shared_bytes_per_block - barrier_bytes - need.fixed;
+    const std::int64_t share =
+        device_.memory.shared_bytes_per_unit / cut.choice.blocks - device_.memory.shared_bytes_reserved;
+    const std::int64_t room =
+        std::min(device_.memory.shared_bytes_per_block, share) - barrier_bytes - need.fixed;
     int depth = need.per_depth == 0 ? 1 : static_cast<int>(std::min<std::int64_t>(depth_limit, room / need.per_depth));
     candidate.shared_bytes = need.fixed + std::max(1, depth) * need.per_depth;
     note_least(candidate);
@@ -227,7 +239,7 @@ class Ranking {
     return stages;
   }
 
-  static int threads_of(const partition::Partition& cut) { return 128 * (cut.lanes + 1); }
+  static int threads_of(const partition::Partition& cut) { return 128 * (cut.lanes + 1) * cut.choice.blocks; }
 
   int widest_accumulator(const partition::Assignment& assignment) const {
     int widest = 0;
@@ -237,8 +249,9 @@ class Ranking {
   }
 
   int register_limit(const partition::Partition& cut) const {
-    const device::RegisterBudget* budget = cut.lanes > 1 ? device_.find_budget(cut.lanes) : nullptr;
-    return budget != nullptr ? budget->consumer : device_.registers.per_thread_max;
+    std::optional<device::RegisterBudget> budget;
+    if (cut.lanes > 1 || cut.choice.blocks > 1) budget = device_.find_budget(cut.lanes, 0, cut.choice.blocks);
+    return budget ? budget->consumer : device_.registers.per_thread_max;
   }
 
   // The largest of computing, L2 and device memory, in waves of blocks, plus the launch.
@@ -247,8 +260,8 @@ class Ranking {
     const simulate::Timeline timeline = simulate::simulate(graph_, cut, assignment, program, device_);
     const double items = partition::work_items(graph_, cut, options_.dynamic_size);
     const int threads = 128 * (cut.lanes + (program.copier.empty() ? 0 : 1));
-    double together = 1;
-    if (cut.choice.order == Order::single && (cut.lanes == 1 || !cut.has_products)) {
+    double together = cut.choice.blocks;
+    if (cut.choice.blocks == 1 && cut.choice.order == Order::single && (cut.lanes == 1 || !cut.has_products)) {
       const double by_shared =
           static_cast<double>(device_.memory.shared_bytes_per_unit) /
           static_cast<double>(candidate.shared_bytes + device_.memory.shared_bytes_reserved + barrier_bytes);

@@ -96,14 +96,14 @@ TEST(Device, TensorRateAgreesWithTheDataSheet) {
 
 TEST(Device, PreferredRegisterBudgetComesFirst) {
   const Device h100 = load("h100");
-  const RegisterBudget* two = h100.find_budget(2);
-  ASSERT_NE(two, nullptr);
+  const auto two = h100.find_budget(2);
+  ASSERT_TRUE(two);
   EXPECT_EQ(two->producer, 24);
   EXPECT_EQ(two->consumer, 240);
-  const RegisterBudget* three = h100.find_budget(3);
-  ASSERT_NE(three, nullptr);
+  const auto three = h100.find_budget(3);
+  ASSERT_TRUE(three);
   EXPECT_EQ(three->consumer, 160);
-  EXPECT_EQ(h100.find_budget(9), nullptr);
+  EXPECT_FALSE(h100.find_budget(9));
 }
 
 TEST(Device, EveryFunctionHasACostInTheClassesThatHaveIt) {
@@ -193,7 +193,7 @@ TEST(Device, ImpossibleDeviceLoads) {
   const Result<Device> device = parse_device(text, "bare.toml");
   ASSERT_TRUE(device) << device.error().format();
   EXPECT_EQ(device->unit(UnitKind::tensor), nullptr);
-  EXPECT_EQ(device->find_budget(2), nullptr);
+  EXPECT_FALSE(device->find_budget(2));
   EXPECT_EQ(device->memory.shared_bytes_per_block, 0);
   Demand demand;
   demand[Resource::shared_memory] = 1;

@@ -211,7 +211,7 @@ TEST(Plan, WhatCannotBeReadIsNothing) {
     EXPECT_FALSE(unpack(text.substr(0, cut))) << cut;
   }
   std::string other = text;
-  other.replace(other.find("\"version\":7"), 11, "\"version\":9");
+  other.replace(other.find("\"version\":"), 10, "\"version\":9");
   EXPECT_FALSE(unpack(other));
 }
 

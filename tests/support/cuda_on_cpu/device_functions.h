@@ -67,6 +67,16 @@ inline unsigned pack_bf16(float low, float high) { return cpu::to_bf16(low) | cp
 inline unsigned low_pair(unsigned pair) { return (pair & 0xffff) * 0x10001u; }
 inline unsigned high_pair(unsigned pair) { return (pair >> 16) * 0x10001u; }
 inline unsigned join_pair(unsigned low, unsigned high) { return (low & 0xffff) | high << 16; }
+inline unsigned keep_pair(unsigned pair, bool low, bool high) {
+  return pair & ((low ? 0xffffu : 0u) | (high ? 0xffff0000u : 0u));
+}
+inline unsigned choose_pair(bool low, bool high, unsigned a, unsigned b) {
+  return (low ? a : b) & 0xffffu | (high ? a : b) & 0xffff0000u;
+}
+template <class... Bits>
+unsigned any_bits(Bits... bits) {
+  return (bits | ...);
+}
 inline float round_f16(float value) { return cpu::from_f16(cpu::to_f16(value)); }
 inline float round_bf16(float value) { return cpu::from_bf16(cpu::to_bf16(value)); }
 inline float float_of_f8e4m3(f8e4m3 bits) { return cpu::from_f8e4m3(bits); }
