@@ -19,7 +19,8 @@ constexpr std::array<std::string_view, 3> order_names = {"single", "persistent",
 constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::array<std::string_view, 2> share_names = {"rows", "sums"};
 constexpr std::string_view known_keys =
-    "split, row, column, stream, element, lanes, blocks, share, overlap, depth, outer, turns, staged, order, raster, band, "
+    "split, row, column, stream, element, lanes, teams, blocks, share, overlap, depth, outer, turns, staged, order, "
+    "raster, band, "
     "cluster, walk, pass, bulk";
 
 std::optional<int> number(const std::string& text) {
@@ -100,6 +101,15 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
       return fail("'cluster' must be a number from 1 to 8, or AXIS:BLOCKS such as h:2; found '{}'", text);
     c.partition.cluster = *count;
     c.partition.along = colon == std::string::npos ? "" : text.substr(0, colon);
+    return {};
+  }
+  if (key == "teams") {  // h:2
+    const std::size_t colon = text.find(':');
+    const auto count = colon == std::string::npos ? std::nullopt : number(text.substr(colon + 1));
+    if (colon == 0 || !count || *count < 2 || *count > 4)
+      return fail("'teams' must be AXIS:TEAMS, such as h:2; found '{}'", text);
+    c.partition.teams = *count;
+    c.partition.apart = text.substr(0, colon);
     return {};
   }
   if (key == "pass") return set(one_of(key, text, switch_names), [&](int v) { c.pass_over = v == 1; });
@@ -216,6 +226,7 @@ std::string describe(const Choices& c, bool products) {
                                  overlap_names[static_cast<std::size_t>(c.schedule.overlap)], c.schedule.depth, order)
                    : fmt::format("element {}, order {}", c.partition.element, order);
   if (c.partition.share_sums) text += ", lanes share sums";
+  if (c.partition.teams != 1) text += fmt::format(", teams {}:{}", c.partition.apart, c.partition.teams);
   if (c.partition.blocks != 1) text += fmt::format(", blocks {}", c.partition.blocks);
   if (c.schedule.outer != 1) text += fmt::format(", outer {}", c.schedule.outer);
   if (c.partition.raster != 1) text += fmt::format(", raster {}", c.partition.raster);

@@ -70,6 +70,8 @@ json choices_to_json(const Choices& c) {
           {"column", c.partition.column},
           {"stream", c.partition.stream},
           {"lanes", c.partition.lanes},
+          {"teams", c.partition.teams},
+          {"apart", c.partition.apart},
           {"blocks", c.partition.blocks},
           {"share_sums", c.partition.share_sums},
           {"element", c.partition.element},
@@ -96,6 +98,8 @@ Choices choices_from_json(const json& j) {
   c.partition.column = j.at("column");
   c.partition.stream = j.at("stream");
   c.partition.lanes = j.at("lanes");
+  c.partition.teams = j.at("teams");
+  c.partition.apart = j.at("apart");
   c.partition.blocks = j.at("blocks");
   c.partition.share_sums = j.at("share_sums");
   c.partition.element = j.at("element");

@@ -39,7 +39,7 @@ class Emission {
   Writer out;  // the current role's body
   RoleScope role;
   std::map<program::ExprId, program::ExprId> instead;  // expressions that are written as others for a while
-  std::vector<std::string> loads;  // the bits of one register of each load that a LoadShared became
+  std::vector<std::string> loads;                      // the bits of one register of each load that a LoadShared became
 
   template <class... Args>
   void problem(fmt::format_string<Args...> text, Args&&... args) {

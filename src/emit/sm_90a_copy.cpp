@@ -133,7 +133,8 @@ void Sm90a::write(const CopyBulk& op) {
   for (int box = 0; box < shape.boxes; ++box) {
     std::string target = slot_address(op.target);
     if (multicast) target += fmt::format(" + rank * {}", rows_of(map) * row_bytes(buffer));
-    if (box > 0) target += fmt::format(" + {}", box * box_bytes(buffer));
+    const std::int64_t place = box * box_bytes(buffer) + op.row * row_bytes(buffer);
+    if (place > 0) target += fmt::format(" + {}", place);
     std::vector<std::string> args = {target, "&" + emission_.name(op.map), full(buffer.ring, op.target.lag)};
     for (std::size_t d = 0; d < map.dims.size(); ++d) {
       const std::string coordinate = uniform(emission_, op.coordinates[d]);

@@ -194,10 +194,10 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const CopyBulk& op) {
   const ResolvedMap& map = launch_.maps[at(op.map)];
   const bool multicast = program_[buffer.ring].multicast;
   const int shares = multicast ? program_.cluster : 1;
-  if (map.rows * shares != buffer.rows || map.cols != buffer.cols) {
+  if (op.row + map.rows * shares > buffer.rows || map.cols != buffer.cols) {
     faults_.raise(FaultKind::out_of_bounds,
-                  fmt::format("{} box(es) of {} x {} do not make buffer '{}', which is {} x {}", shares, map.rows,
-                              map.cols, buffer.name, buffer.rows, buffer.cols));
+                  fmt::format("{} box(es) of {} x {} from row {} on do not fit buffer '{}', which is {} x {}", shares,
+                              map.rows, map.cols, op.row, buffer.name, buffer.rows, buffer.cols));
     return Step::advanced;
   }
   const std::vector<std::int64_t> coordinates = evaluate_all(uniforms(actor), op.coordinates);
@@ -219,7 +219,7 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const CopyBulk& op) {
     copy.ring = buffer.ring;
     copy.map = op.map;
     copy.coordinates = coordinates;
-    copy.first_row = multicast ? map.rows * cluster_rank(actor) : 0;
+    copy.first_row = op.row + (multicast ? map.rows * cluster_rank(actor) : 0);
   }
   return Step::advanced;
 }

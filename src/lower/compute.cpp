@@ -80,7 +80,7 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
       stage_ = 0;
     }
     if (ends_turn) {
-      const ExprId next = b_.mod(b_.add(b_.instance(), 1), partition_.lanes);
+      const ExprId next = b_.mod(b_.add(b_.instance(), 1), partition_.all_lanes());
       block.push_back({program::BarrierArrive{turn(), next}, "the next lane's turn"});
     }
     for (const schedule::RingUse& use : uses) {
@@ -92,7 +92,7 @@ void Lowerer::items(const std::vector<Item>& items, Block& block, const std::vec
 
 program::BarrierId Lowerer::turn() {
   if (!turn_) {
-    program_.barriers.push_back({"turn", 2, partition_.lanes});
+    program_.barriers.push_back({"turn", 2, partition_.all_lanes()});
     turn_ = program::BarrierId(program_.barriers.size() - 1);
   }
   return *turn_;

@@ -64,7 +64,7 @@ void Lowerer::declare_rings() {
             why = fmt::format("'{}' is read through a window over a ragged axis", kernel_[access.tensor].name);
         }
         if ((tile.cols * bits(access.type) / 8) % 16 != 0) why = "a tile row is no multiple of 16 bytes";
-        if (tile.rows > 256 || (tile.rows == 1 && tile.cols > 256)) why = "a box side is longer than 256";
+        if (tile.own_rows() > 256 || (tile.own_rows() == 1 && tile.cols > 256)) why = "a box side is longer than 256";
       }
       if (!why.empty()) {
         if (bulk) reason = why;
@@ -79,7 +79,7 @@ void Lowerer::declare_rings() {
     ring.name += "_ring";
     ring.depth = plan.depth;
     ring.multicast = plan.multicast && bulk;
-    ring.empty_arrivals = partition_.lanes * (ring.multicast ? partition_.choice.cluster : 1);
+    ring.empty_arrivals = partition_.all_lanes() * (ring.multicast ? partition_.choice.cluster : 1);
     for (const ValueId v : plan.values) {
       program::Buffer buffer = tile_buffer(v);
       buffer.slots = plan.depth;
@@ -122,31 +122,42 @@ void Lowerer::copier(const std::vector<schedule::Item>& items, Block& block) {
 
 void Lowerer::copy(ValueId value, std::size_t ring, Block& block) {
   const program::BufferRef target{buffers_.at(value), 0};
+  const partition::SharedTile& tile = *assignment_[value].shared;
   if (program_.rings[ring].bytes > 0) {
-    std::vector<ExprId> coordinates;
-    const auto map = tensor_map(value, coordinates);
-    block.push_back({program::CopyBulk{target, *map, coordinates}, {}});
+    const auto axes = axes_;
+    for (int part = 0; part < tile.parts; ++part) {
+      if (part > 0) axes_[partition_.apart] = b_.add(axes.at(partition_.apart), part);
+      std::vector<ExprId> coordinates;
+      const auto map = tensor_map(value, coordinates);
+      block.push_back({program::CopyBulk{target, *map, coordinates, part * tile.own_rows()}, {}});
+    }
+    axes_ = axes;
     return;
   }
   // Row and column of the buffer back to the tile's axes.
-  const partition::SharedTile& tile = *assignment_[value].shared;
+  const auto axes = axes_;
+  if (tile.parts > 1) axes_[partition_.apart] = b_.add(axes.at(partition_.apart), team());
   std::vector<AxisId> domain = tile.row_axes;
-  domain.push_back(tile.column);
+  const bool alone = !tile.column.valid();  // a single number: alike in all columns
+  if (!alone) domain.push_back(tile.column);
   program::Access source = access(access_of(graph_, kernel_, value), domain);
+  axes_ = axes;
   const int dims = static_cast<int>(domain.size());
-  // coord(d) of the tile in terms of the buffer's coord(0), coord(1); lanes do not split what the copier fills.
+  // coord(d) of the tile in terms of the buffer's coord(0), coord(1); lanes do not split what the copier fills, but
+  // each team has rows of its own.
   std::vector<ExprId> coordinates(domain.size());
-  ExprId row = b_.coord(0);
+  const ExprId instance = b_.mul(b_.div(b_.coord(0), tile.own_rows()), tile.parts > 1 ? partition_.lanes : 0);
+  ExprId row = tile.parts > 1 ? b_.mod(b_.coord(0), tile.own_rows()) : b_.coord(0);
   for (int d = dims - 2; d >= 0; --d) {
     const int extent = partition_.extent(domain[static_cast<std::size_t>(d)]);
     coordinates[static_cast<std::size_t>(d)] = d == 0 ? row : b_.mod(row, extent);
     if (d > 0) row = b_.div(row, extent);
   }
-  coordinates.back() = b_.coord(1);
+  if (!alone) coordinates.back() = b_.coord(1);
   const auto place = [&](ExprId e) {
     return b_.replace(e, [&](const program::Expr& leaf) -> std::optional<ExprId> {
       if (leaf.kind == program::Expr::Kind::coord) return coordinates[static_cast<std::size_t>(leaf.dim)];
-      if (leaf.kind == program::Expr::Kind::instance) return b_.constant(0);
+      if (leaf.kind == program::Expr::Kind::instance) return instance;
       return std::nullopt;
     });
   };
@@ -165,6 +176,12 @@ program::TensorMap::MapDim Lowerer::map_dim(const partition::BulkDim& dim, int b
   return d;
 }
 
+// Where a single number stands among those that are copied with it: copies begin at multiples of 16 bytes.
+ExprId Lowerer::among_neighbours(ValueId value) {
+  const Expr access = access_of(graph_, kernel_, value);
+  return b_.mod(uniform(access.args.back()), 128 / bits(access.type));
+}
+
 std::optional<program::MapId> Lowerer::tensor_map(ValueId value, std::vector<ExprId>& coordinates) {
   const Expr access = access_of(graph_, kernel_, value);
   const auto answer = partition::bulk_view(kernel_, graph_.tiled, access.tensor, access.args);
@@ -173,8 +190,12 @@ std::optional<program::MapId> Lowerer::tensor_map(ValueId value, std::vector<Exp
   map.tensor = program::TensorId(static_cast<std::size_t>(access.tensor.index));
   map.swizzle = program_[buffers_.at(value)].swizzle;
   for (const partition::BulkDim& dim : answer.view->dims) {
-    map.dims.push_back(map_dim(dim, dim.axis ? partition_.extent(*dim.axis) : 1));
-    coordinates.push_back(uniform(dim.coordinate));
+    const bool alone = coordinates.empty() && !dim.axis;  // a single number, copied with its neighbours
+    map.dims.push_back(map_dim(dim, dim.axis ? partition_.extent(*dim.axis)
+                                    : alone  ? assignment_[value].shared->cols
+                                             : 1));
+    const ExprId at = uniform(dim.coordinate);
+    coordinates.push_back(alone ? b_.sub(at, among_neighbours(value)) : at);
   }
   const program::RingId ring = program_[buffers_.at(value)].ring;
   if (ring.valid() && program_[ring].multicast) {

@@ -48,11 +48,12 @@ Result<program::Program> Lowerer::run() {
   }
   program::Role role;
   role.name = "computer";
-  role.instances = partition_.lanes;
+  role.instances = partition_.all_lanes();
   program_.blocks_per_unit = partition_.choice.blocks;
   std::optional<device::RegisterBudget> budget;
-  if (!schedule_.copier.empty() && partition_.has_products && (partition_.lanes > 1 || partition_.choice.blocks > 1))
-    budget = device_.find_budget(partition_.lanes, copier_registers(), partition_.choice.blocks);
+  if (!schedule_.copier.empty() && partition_.has_products &&
+      (partition_.all_lanes() > 1 || partition_.choice.blocks > 1))
+    budget = device_.find_budget(partition_.all_lanes(), copier_registers(), partition_.choice.blocks);
   if (budget) {
     role.registers = budget->consumer;
     program_.roles.back().registers = budget->producer;
@@ -64,12 +65,13 @@ Result<program::Program> Lowerer::run() {
   work.count = work_count();
   work.order = static_cast<program::WorkOrder>(partition_.choice.order);
   open_work(work.body);
+  if (partition_.apart.valid()) axes_[partition_.apart] = b_.add(axes_[partition_.apart], team());
   computer(schedule_.computer, work.body, {});
   Block& body = program_.roles.back().body;
   if (partition_.choice.cluster > 1) body.push_back({program::ClusterSync{}, {}});
   if (turn_) {
     program::If last;
-    last.condition = b_.eq(b_.instance(), b_.constant(partition_.lanes - 1));
+    last.condition = b_.eq(b_.instance(), b_.constant(partition_.all_lanes() - 1));
     last.then.push_back({program::BarrierArrive{*turn_, b_.constant(0)}, {}});
     body.push_back({std::move(last), "the first lane has the first turn"});
   }
@@ -162,7 +164,18 @@ ExprId Lowerer::origin(AxisId axis) {
 ExprId Lowerer::local_origin(AxisId axis) {
   const ExprId start = origin(axis);
   if (axis != partition_.split) return start;
-  return b_.add(start, b_.mul(b_.instance(), partition_.local(axis)));
+  return b_.add(start, b_.mul(lane(), partition_.local(axis)));
+}
+
+// Which team an instance belongs to, and which of its lanes it is.
+ExprId Lowerer::team() { return b_.div(b_.instance(), partition_.lanes); }
+
+ExprId Lowerer::lane() { return partition_.apart.valid() ? b_.mod(b_.instance(), partition_.lanes) : b_.instance(); }
+
+// Of the rows of a tile in shared memory, where this team's begin.
+ExprId Lowerer::team_rows(ValueId value) {
+  const partition::SharedTile& tile = *assignment_[value].shared;
+  return tile.parts == 1 ? b_.constant(0) : b_.mul(team(), tile.own_rows());
 }
 
 int Lowerer::domain_dim(const std::vector<AxisId>& domain, AxisId axis) const {
@@ -238,7 +251,7 @@ program::FragmentId Lowerer::moved(program::FragmentId source, const std::string
   const ScalarType type = program_[source].type;
   const program::FragmentId target = temporary(name + "_moved", type, layout);
   const ScalarType stored = type == ScalarType::boolean ? ScalarType::i32 : type;
-  const int rows = partition_.lanes * static_cast<int>(layout.elements());
+  const int rows = partition_.all_lanes() * static_cast<int>(layout.elements());
   const program::BufferId way = scratch(name + "_move", stored, rows);
   block.push_back({program::Relayout{target, source, way}, {}});
   return target;

@@ -52,7 +52,10 @@ class Lowerer {
   void let(Block& block, program::VarId var, ExprId value) { block.push_back({program::Let{var, value}, {}}); }
   ExprId size(KernelExpr expr);  // sizes: dims and constants only
   ExprId extent(AxisId axis) { return size(kernel_[axis].extent); }
-  ExprId origin(AxisId axis);        // first index of the tile, the lane's share not counted
+  ExprId origin(AxisId axis);  // first index of the tile, the lane's share not counted
+  ExprId team();
+  ExprId lane();
+  ExprId team_rows(ValueId value);
   ExprId local_origin(AxisId axis);  // of this lane's share
   int domain_dim(const std::vector<AxisId>& domain, AxisId axis) const;
   ExprId index(AxisId axis, const std::vector<AxisId>& domain);
@@ -139,6 +142,7 @@ class Lowerer {
   program::Operand shared_operand(ValueId value, AxisId free_axis, AxisId k, int lag);
   void fetch(ValueId value, Block& block, int lag);  // from a ring's slot into registers; a slice of a kept value too
   ExprId kept_origin(AxisId whole, AxisId loop);
+  ExprId among_neighbours(ValueId value);
   ExprId in_tile(AxisId own, const std::vector<AxisId>& domain);
   ExprId shared_row(ValueId value, const std::vector<AxisId>& domain);
   ExprId shared_col(ValueId value, const std::vector<AxisId>& domain);

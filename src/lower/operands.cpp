@@ -17,7 +17,7 @@ ExprId Lowerer::in_tile(AxisId own, const std::vector<AxisId>& domain) {
   ExprId at = b_.constant(0);
   if (dim >= 0) {
     at = b_.coord(dim);
-    if (axis == partition_.split) at = b_.add(at, b_.mul(b_.instance(), partition_.local(axis)));
+    if (axis == partition_.split) at = b_.add(at, b_.mul(lane(), partition_.local(axis)));
   } else if (const auto one = axes_.find(axis); one != axes_.end()) {  // one index after the other
     const LoopFrame* frame = frame_of(axis);
     at = frame == nullptr ? one->second : b_.sub(one->second, b_.var(frame->origin[stage_]));
@@ -30,12 +30,14 @@ ExprId Lowerer::shared_row(ValueId value, const std::vector<AxisId>& domain) {
   const partition::SharedTile& tile = *assignment_[assignment_[value].kept.value_or(value)].shared;
   ExprId row = b_.constant(0);
   for (const AxisId a : tile.row_axes) row = b_.add(b_.mul(row, partition_.extent(a)), in_tile(a, domain));
-  return row;
+  return b_.add(team_rows(assignment_[value].kept.value_or(value)), row);
 }
 
 ExprId Lowerer::shared_col(ValueId value, const std::vector<AxisId>& domain) {
   const AxisId column = assignment_[assignment_[value].kept.value_or(value)].shared->column;
-  return column.valid() ? in_tile(column, domain) : b_.constant(0);
+  if (column.valid()) return in_tile(column, domain);
+  const bool copied = assignment_[value].staged && assignment_[value].shared->cols > 1;
+  return copied ? among_neighbours(value) : b_.constant(0);
 }
 
 void Lowerer::fetch(ValueId value, Block& block, int lag) {
@@ -103,7 +105,7 @@ program::Operand Lowerer::shared_operand(ValueId value, AxisId free_axis, AxisId
   const AxisId column = assignment_[source].shared->column;
   const auto whole = graph_.kept.find(column);
   operand.transposed = column != k && (whole == graph_.kept.end() || whole->second != k);
-  const ExprId share = b_.mul(b_.instance(), partition_.split.valid() ? partition_.local(partition_.split) : 0);
+  const ExprId share = b_.mul(lane(), partition_.split.valid() ? partition_.local(partition_.split) : 0);
   // Columns that are contiguous begin with a whole span of the swizzle.
   const auto begins = [&](std::int64_t step) {
     const program::Buffer& buffer = program_[operand.buffer.buffer];
@@ -116,6 +118,10 @@ program::Operand Lowerer::shared_operand(ValueId value, AxisId free_axis, AxisId
     begins(partition_.local(free_axis));
   }
   if (k == partition_.split) operand.k_origin = share;
+  if (assignment_[source].shared->parts > 1) {
+    std::optional<ExprId>& rows = operand.transposed ? operand.k_origin : operand.origin;
+    rows = rows ? b_.add(*rows, team_rows(source)) : team_rows(source);
+  }
   if (!kept) return operand;
   for (const AxisId own : kernel_[source].axes) {
     const auto loop = graph_.kept.find(own);

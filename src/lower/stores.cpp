@@ -11,7 +11,7 @@ void Lowerer::store(const task::Task& task, Block& block) {
   if (partition_.lanes == 1 || domain_dim(assignment_[value].axes, partition_.split) >= 0)
     return store_part(task, block);
   program::If first;
-  first.condition = b_.eq(b_.instance(), b_.constant(0));
+  first.condition = b_.eq(lane(), b_.constant(0));
   store_part(task, first.then);
   block.push_back({std::move(first), {}});
 }
@@ -55,7 +55,7 @@ bool Lowerer::staged_store(const kernel::Store& node, ValueId value, Block& bloc
     ExprId at = uniform(dim.coordinate);
     if (dim.axis) {
       box.push_back(*dim.axis);
-      if (*dim.axis == partition_.split) at = b_.add(at, b_.mul(b_.instance(), side));
+      if (*dim.axis == partition_.split) at = b_.add(at, b_.mul(lane(), side));
     }
     coordinates.push_back(at);
   }
@@ -68,7 +68,7 @@ bool Lowerer::staged_store(const kernel::Store& node, ValueId value, Block& bloc
   program::Buffer buffer;
   buffer.name = kernel_[value].name + "_out";
   buffer.type = type;
-  buffer.rows = rows;
+  buffer.rows = rows * partition_.choice.teams;
   buffer.cols = cols;
   buffer.swizzle = swizzle_for(rows, cols, type);
   map.name = kernel_[value].name + "_out_map";
@@ -78,10 +78,11 @@ bool Lowerer::staged_store(const kernel::Store& node, ValueId value, Block& bloc
   const program::BufferRef target{program::BufferId(program_.buffers.size() - 1), 0};
   program_.maps.push_back(map);
   if (!store_barrier_) {
-    program_.barriers.push_back({"stored", 1, partition_.lanes});
+    program_.barriers.push_back({"stored", 1, partition_.all_lanes()});
     store_barrier_ = program::BarrierId(program_.barriers.size() - 1);
   }
-  const ExprId first = split ? b_.mul(b_.instance(), partition_.local(partition_.split)) : b_.constant(0);
+  ExprId first = split ? b_.mul(lane(), partition_.local(partition_.split)) : b_.constant(0);
+  if (partition_.apart.valid()) first = b_.add(first, b_.mul(team(), rows));
   const ExprId row = b_.add(first, b_.coord(domain_dim(domain, box[1])));
   const ExprId col = b_.coord(domain_dim(domain, box[0]));
   block.push_back({program::BulkStoreWait{0}, "the copy engine has read the tile before"});

@@ -97,7 +97,7 @@ void Lowerer::map(const task::Task& task, Block& block) {
 // For what each warp of each lane has reduced.
 program::BufferId Lowerer::reduce_scratch(program::FragmentId target) {
   const program::Fragment& result = program_[target];
-  return scratch(result.name + "_partial", ScalarType::f32, partition_.lanes * layout::warps_of_group,
+  return scratch(result.name + "_partial", ScalarType::f32, partition_.all_lanes() * layout::warps_of_group,
                  static_cast<int>(result.layout.elements()));
 }
 

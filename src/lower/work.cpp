@@ -9,9 +9,10 @@ namespace pipethreader::lower {
 
 using kernel::AxisKind;
 
-// What a work item covers of an axis: the blocks of a cluster lie side by side along one.
+// What a work item covers of an axis: the blocks of a cluster lie side by side along one, and so do teams.
 std::int64_t Lowerer::work_tile(AxisId axis) const {
-  return std::int64_t{partition_.extent(axis)} * (axis == partition_.beside ? partition_.choice.cluster : 1);
+  return std::int64_t{partition_.extent(axis)} * (axis == partition_.beside ? partition_.choice.cluster : 1) *
+         (axis == partition_.apart ? partition_.choice.teams : 1);
 }
 
 ExprId Lowerer::work_count() { return tiles_of(partition_.walk); }
@@ -69,7 +70,8 @@ void Lowerer::open_tiles(std::vector<AxisId> order, ExprId rest, const std::vect
     if (uneven(a)) tile = b_.sub(b_.sub(tiles(a), 1), tile);
     const program::VarId var = variable(kernel_[a].name + (tiled(a) ? "_0" : ""));
     ExprId start = b_.mul(tile, work_tile(a));
-    if (work_tile(a) != partition_.extent(a)) start = b_.add(start, b_.mul(b_.cluster_rank(), partition_.extent(a)));
+    if (a == partition_.beside && partition_.choice.cluster > 1)
+      start = b_.add(start, b_.mul(b_.cluster_rank(), partition_.extent(a)));
     let(body, var, start);
     axes_[a] = b_.var(var);
   };

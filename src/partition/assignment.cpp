@@ -18,6 +18,8 @@ using task::TaskKind;
 
 namespace {
 
+constexpr int alignment = 128;  // bytes, of what the copy engine writes to shared memory
+
 bool contains(const std::vector<AxisId>& axes, AxisId axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
@@ -51,10 +53,28 @@ class Assigner {
     for (const auto& [id, context] : order_) place_others(id, context);
     for (std::size_t i = 0; i < result_.values.size(); ++i) finish(ValueId(i));
     keep_sums_in_shares(graph_, result_);
+    if (partition_.apart.valid()) {
+      if (auto done = check_teams(); !done) return tl::unexpected(done.error());
+    }
     return std::move(result_);
   }
 
  private:
+  // Each team's tile begins where the copy engine can put it, and products can read it.
+  Result<void> check_teams() const {
+    for (std::size_t i = 0; i < result_.values.size(); ++i) {
+      const Place& place = result_.values[i];
+      const std::string& name = graph_.kernel.values[i].name;
+      if (place.scratch) return fail("teams would write '{}' to shared memory one over the other", name);
+      if (!place.shared || place.shared->parts == 1) continue;
+      const std::int64_t row_bytes = std::int64_t{place.shared->cols} * bits(graph_.kernel.values[i].type) / 8;
+      const int own = place.shared->own_rows();
+      if (own * row_bytes % alignment != 0 || (own > 1 && own % 8 != 0))
+        return fail("the tiles of teams of '{}' do not begin at multiples of {} bytes", name, alignment);
+    }
+    return {};
+  }
+
   void visit(const std::vector<task::Node>& nodes, const Context& context) {
     for (const task::Node& node : nodes) {
       if (const auto* id = std::get_if<TaskId>(&node.item)) {
@@ -172,22 +192,32 @@ class Assigner {
     return tile;
   }
 
-  SharedTile loaded_tile(ValueId v) const { return tile_of(graph_.tiled_axes(v), true); }
+  SharedTile loaded_tile(ValueId v) const {
+    SharedTile tile = tile_of(graph_.tiled_axes(v), true);
+    if (!tile.column.valid()) tile.cols = alignment * 8 / bits(graph_.kernel[v].type);
+    const StatementId load = graph_[loads_.at(v).first].statement;
+    if (differs_in_teams(graph_, partition_, std::get<Assign>(graph_.kernel[load].node).expr)) {
+      tile.parts = partition_.choice.teams;
+      tile.rows *= tile.parts;
+    }
+    return tile;
+  }
   SharedTile computed_tile(ValueId v) const { return tile_of(graph_.tiled_axes(v), true); }
 
-  // Loads in loops that no product reads from shared memory, and vectors outside of loops, whose latency nothing else
-  // would hide: through a ring when the copy engine can do it.
+  // Loads in loops that no product reads from shared memory, and vectors and single numbers outside of loops, whose
+  // latency nothing else would hide: through a ring when the copy engine can do it.
   void place_others(TaskId id, const Context& context) {
     const Task& t = graph_[id];
     if (t.kind == TaskKind::load) {
       Place& place = at(*t.writes);
       const std::size_t axes = graph_.tiled_axes(*t.writes).size();
-      const bool worthwhile = context.loops.empty() ? axes == 1 : axes > 0;
+      const bool worthwhile = context.loops.empty() ? axes <= 1 : axes > 0;
       if (!place.staged && partition_.has_products && worthwhile) {
         const auto& access = graph_.kernel[std::get<Assign>(graph_.kernel[t.statement].node).expr];
         Kernel scratch = graph_.kernel;
         const BulkAnswer answer = bulk_view(scratch, graph_.tiled, access.tensor, access.args);
-        const std::int64_t row_bytes = partition_.extent(graph_.tiled_axes(*t.writes).back()) * bits(access.type) / 8;
+        const std::int64_t row_bytes =
+            axes == 0 ? alignment : partition_.extent(graph_.tiled_axes(*t.writes).back()) * bits(access.type) / 8;
         if (answer.view && answer.view->aligned.empty() && row_bytes % 16 == 0 && exact(*answer.view)) stage(*t.writes);
       }
       return;

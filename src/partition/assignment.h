@@ -17,9 +17,11 @@ namespace pipethreader::partition {
 // A tile in shared memory: columns are contiguous.
 struct SharedTile {
   std::vector<kernel::AxisId> row_axes;  // flattened, slowest first; may be empty (one row)
-  kernel::AxisId column;                 // invalid: a single element a row
+  kernel::AxisId column;                 // invalid: a single element a row, its neighbours behind it where it is loaded
   int rows = 1;
   int cols = 1;
+  int parts = 1;  // the rows are so many teams' tiles, one below the other
+  [[nodiscard]] int own_rows() const { return rows / parts; }
 };
 
 struct Place {

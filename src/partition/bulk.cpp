@@ -60,7 +60,8 @@ class Viewer {
       if (const std::string reason = add(i, inner, seen); !reason.empty()) return no(reason);
       inner.push_back(kernel_[tensor_].shape[i]);
     }
-    if (view_.dims.empty() || !view_.dims[0].axis || !view_.dims[0].stride.empty() || view_.dims[0].step != 1) {
+    if (view_.dims.empty() || !view_.dims[0].stride.empty() || view_.dims[0].step != 1 ||
+        (!view_.dims[0].axis && !seen.empty())) {
       return no("the contiguous dim is not indexed by a tiled axis alone");
     }
     if (const ExprId first = view_.dims[0].coordinate; !view_.dims[0].exact) {

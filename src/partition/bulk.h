@@ -1,6 +1,7 @@
 // Whether the copy engine can move an access' tile, and as what box: the tensor is viewed with one dim per tiled axis,
 // so that what lies past an axis' end is read as zero and never written, even where another axis' data follows in
-// memory.
+// memory. One element, without any tiled axis, is moved with its neighbours: the box begins at the multiple of 16 bytes
+// before it.
 #pragma once
 
 #include <optional>

@@ -30,6 +30,7 @@ class Propagator {
     }
     choose_row();
     if (auto done = choose_beside(); !done) return tl::unexpected(done.error());
+    if (auto done = choose_apart(); !done) return tl::unexpected(done.error());
     if (choice_.share_sums && choice_.lanes > 1) share_sums();
     for (const AxisId axis : graph_.tiled) {
       auto tile = result_.has_products ? product_tile(axis) : element_tile(axis);
@@ -99,6 +100,24 @@ class Propagator {
     }
     if (*extent % choice_.cluster != 0)
       return fail("clusters of {} do not divide axis '{}' of {}", choice_.cluster, choice_.along, *extent);
+    return {};
+  }
+
+  Result<void> choose_apart() {
+    if (choice_.teams == 1) return {};
+    for (const AxisId axis : graph_.kernel.parallel) {
+      if (graph_.kernel[axis].name == choice_.apart && !graph_.tiled.contains(axis)) result_.apart = axis;
+    }
+    if (!result_.apart.valid())
+      return fail("there is no parallel axis '{}' without tiles for teams to lie along, or it is walked",
+                  choice_.apart);
+    if (!result_.has_products || choice_.share_sums || choice_.cluster > 1)
+      return fail("teams of lanes need products, and neither share sums nor lie in clusters");
+    const auto extent = task::static_extent(graph_.kernel, result_.apart);
+    if (!extent || *extent % choice_.teams != 0)
+      return fail("teams along axis '{}' need its size when compiling, a multiple of {}", choice_.apart, choice_.teams);
+    if (uneven_axes(graph_).contains(result_.apart))
+      return fail("loops depend on axis '{}': teams along it would not walk the same tiles", choice_.apart);
     return {};
   }
 
@@ -196,18 +215,44 @@ class Propagator {
 
 Result<Partition> propagate(const task::Graph& graph, const Choice& choice) { return Propagator(graph, choice).run(); }
 
-bool differs_in_cluster(const task::Graph& graph, const Partition& partition, ExprId expr) {
+namespace {
+
+// Between `count` neighbours along the axis, the first of which is a multiple of their number.
+bool differs_along(const task::Graph& graph, AxisId axis, int count, ExprId expr) {
   const Expr& e = graph.kernel[expr];
-  if (e.kind == Expr::Kind::axis) return e.axis == partition.beside;
-  // Neighbours that begin at a multiple of their number lie in one part of a division by such a multiple.
+  if (e.kind == Expr::Kind::axis) return e.axis == axis;
+  // They lie in one part of a division by such a multiple.
   const bool divides = e.kind == Expr::Kind::call && e.function == Function::div &&
-                       graph.kernel[e.args[0]].kind == Expr::Kind::axis && !graph.tiled.contains(partition.beside);
+                       graph.kernel[e.args[0]].kind == Expr::Kind::axis && !graph.tiled.contains(axis);
   if (divides) {
     const auto by = task::static_size(graph.kernel, e.args[1]);
-    if (by && *by % partition.choice.cluster == 0) return false;
+    if (by && *by % count == 0) return false;
   }
-  return std::any_of(e.args.begin(), e.args.end(),
-                     [&](ExprId arg) { return differs_in_cluster(graph, partition, arg); });
+  return std::any_of(e.args.begin(), e.args.end(), [&](ExprId arg) { return differs_along(graph, axis, count, arg); });
+}
+
+}  // namespace
+
+bool differs_in_cluster(const task::Graph& graph, const Partition& partition, ExprId expr) {
+  return differs_along(graph, partition.beside, partition.choice.cluster, expr);
+}
+
+bool differs_in_teams(const task::Graph& graph, const Partition& partition, ExprId expr) {
+  return partition.apart.valid() && differs_along(graph, partition.apart, partition.choice.teams, expr);
+}
+
+std::vector<AxisId> axes_of_teams(const task::Graph& graph) {
+  constexpr int least = 2;  // teams
+  std::vector<AxisId> axes;
+  for (const AxisId axis : graph.kernel.parallel) {
+    if (graph.tiled.contains(axis) || uneven_axes(graph).contains(axis)) continue;
+    const bool shares = std::any_of(graph.tasks.begin(), graph.tasks.end(), [&](const task::Task& t) {
+      return t.kind == task::TaskKind::load && !graph.tiled_axes(*t.writes).empty() &&
+             !differs_along(graph, axis, least, std::get<Assign>(graph.kernel[t.statement].node).expr);
+    });
+    if (shares) axes.push_back(axis);
+  }
+  return axes;
 }
 
 std::set<AxisId> uneven_axes(const task::Graph& graph) {
@@ -233,7 +278,8 @@ double work_items(const task::Graph& graph, const Partition& partition, std::int
   for (const AxisId a : partition.walk) {
     const std::int64_t extent = std::max<std::int64_t>(1, task::static_extent(graph.kernel, a).value_or(dynamic_size));
     const std::int64_t blocks = a == partition.beside ? partition.choice.cluster : 1;
-    const std::int64_t clusters = (extent + partition.extent(a) * blocks - 1) / (partition.extent(a) * blocks);
+    const std::int64_t tile = partition.extent(a) * blocks * (a == partition.apart ? partition.choice.teams : 1);
+    const std::int64_t clusters = (extent + tile - 1) / tile;
     items *= static_cast<double>(clusters * blocks);
   }
   return items;
@@ -265,6 +311,8 @@ std::string print(const task::Graph& graph, const Partition& partition) {
                   partition.split.valid() ? " over " + graph.kernel[partition.split].name : "",
                   orders[static_cast<int>(partition.choice.order)], partition.choice.raster, partition.choice.cluster,
                   partition.choice.along.empty() ? "" : " along " + partition.choice.along);
+  if (partition.apart.valid())
+    text += fmt::format("  teams {} along {}\n", partition.choice.teams, graph.kernel[partition.apart].name);
   text += "  TileShapes in a lane\n";
   for (std::size_t i = 0; i < graph.kernel.values.size(); ++i) {
     const auto dims = shape(graph, partition, ValueId(i));

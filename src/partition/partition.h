@@ -30,6 +30,8 @@ struct Choice {
   bool share_sums = false;  // each lane takes a part of the streamed axis instead of a part of the rows
   int element = 1024;       // elements a block's tile has where no product fixes it
   Order order = Order::single;
+  int teams = 1;      // of so many lanes each; the work of each lies one further along the axis `apart`
+  std::string apart;  // a parallel axis without tiles
   int blocks = 1;     // that share an execution unit
   int raster = 1;     // row tiles that neighbouring work items walk before the next column tile
   int cluster = 1;    // blocks that copy for each other what all of them read
@@ -44,13 +46,16 @@ struct Partition {
   std::vector<int> tile;  // by axis index; 1 where the axis is uniform within a work item
   kernel::AxisId row;     // of the products' rows
   kernel::AxisId beside;  // along which the blocks of a cluster lie; invalid without clusters
-  kernel::AxisId split;   // shared out among lanes: `row`, or the axis of sums; invalid when a lane holds everything
-  std::optional<LaneSums> sums;  // that are partial in every lane, when lanes split their axis
-  int lanes = 1;
+  kernel::AxisId apart;   // along which the teams of lanes lie; invalid when all lanes are one
+  kernel::AxisId
+      split;  // shared out among the lanes of a team: `row`, or the axis of sums; invalid when a lane holds everything
+  std::optional<LaneSums> sums;      // that are partial in every lane, when lanes split their axis
+  int lanes = 1;                     // of a team
   std::vector<kernel::AxisId> walk;  // parallel axes, slowest first
   bool has_products = false;
 
   [[nodiscard]] int extent(kernel::AxisId axis) const { return tile[static_cast<std::size_t>(axis.index)]; }
+  [[nodiscard]] int all_lanes() const { return lanes * choice.teams; }
   // The part of the tile that one lane holds.
   [[nodiscard]] int local(kernel::AxisId axis) const { return axis == split ? extent(axis) / lanes : extent(axis); }
 };
@@ -58,8 +63,12 @@ struct Partition {
 // Propagate: the tile of every axis, hence the TileShape of every value.
 [[nodiscard]] Result<Partition> propagate(const task::Graph& graph, const Choice& choice);
 
-// Whether an expression is another one in another block of a cluster.
+// Whether an expression is another one in another block of a cluster, or in another team of lanes.
 [[nodiscard]] bool differs_in_cluster(const task::Graph& graph, const Partition& partition, kernel::ExprId expr);
+[[nodiscard]] bool differs_in_teams(const task::Graph& graph, const Partition& partition, kernel::ExprId expr);
+
+// Parallel axes without tiles along which some of what is loaded is alike: teams of lanes can share it.
+[[nodiscard]] std::vector<kernel::AxisId> axes_of_teams(const task::Graph& graph);
 
 // Parallel axes that the ranges of loops depend on: their tiles are of different length.
 [[nodiscard]] std::set<kernel::AxisId> uneven_axes(const task::Graph& graph);

@@ -139,6 +139,7 @@ CopyBulk Parser::read() {
   op.map = use(maps_);
   expect("[");
   op.coordinates = arguments("]");
+  if (take("at")) op.row = small("the first row");
   return op;
 }
 

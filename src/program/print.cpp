@@ -161,7 +161,8 @@ class Printer {
   std::string text_of(const RingRelease& op) { return lagged(of(op.ring), op.lag); }
   std::string text_of(const RingAdvance& op) { return of(op.ring); }
   std::string text_of(const CopyBulk& op) {
-    return fmt::format("{} = {}[{}]", of(op.target), of(op.map), list(op.coordinates));
+    return fmt::format("{} = {}[{}]{}", of(op.target), of(op.map), list(op.coordinates),
+                       op.row > 0 ? fmt::format(" at {}", op.row) : "");
   }
   std::string text_of(const CopyPlain& op) { return fmt::format("{} = {}", of(op.target), of(op.source)); }
   std::string text_of(const LoadGlobal& op) { return fmt::format("{} = {}", of(op.target), of(op.source)); }

@@ -206,11 +206,13 @@ struct BufferRef {
 };
 
 // By the copy engine, issued by one thread: tile of `map` at `coordinates` (innermost first) into the buffer (rows are
-// the map's outer dims flattened, innermost fastest); completes on the ring's `full`.
+// the map's outer dims flattened, innermost fastest) from `row` on; completes on the ring's `full`. In a multicast each
+// block of the cluster copies its share of the rows to all.
 struct CopyBulk {
   BufferRef target;
   MapId map;
   std::vector<ExprId> coordinates;
+  int row = 0;
 };
 
 // tensor[indices] where guard, else 0; indices and guard are expressions over uniform values and coord(0..). Global

@@ -1,5 +1,6 @@
 // Static well-formedness of instructions, but for those that work on whole tiles (validate_tile.cpp).
 #include <algorithm>
+#include <set>
 
 #include "program/checker.h"
 #include "program/walk.h"
@@ -164,7 +165,7 @@ void Checker::bulk(const BufferRef& ref, MapId id, const std::vector<ExprId>& co
   for (std::size_t i = 1; i < map.dims.size(); ++i) rows *= map.dims[i].box;
   const bool shared = b.ring.valid() && p_[b.ring].multicast && !store;  // each block brings its share of the rows
   const std::int64_t moved = rows * (shared ? p_.cluster : 1);
-  check(map.dims[0].box == b.cols && (store ? moved <= b.rows : moved == b.rows), Rule::copy_shape,
+  check(map.dims[0].box == b.cols && (store ? moved <= b.rows : b.rows % moved == 0), Rule::copy_shape,
         "map {} moves {} x {}, buffer {} is {} x {}", map.name, moved, map.dims[0].box, b.name, b.rows, b.cols);
 }
 
@@ -210,6 +211,17 @@ void Checker::op(const CopyBulk& x, Scope& scope) {
   const Buffer& b = p_[x.target.buffer];
   check(b.ring.valid() && p_[b.ring].bytes > 0, Rule::ring_fill, "buffer {} is in no ring that expects bytes", b.name);
   bulk(x.target, x.map, x.coordinates, false);
+  std::int64_t rows = p_[b.ring].multicast ? p_.cluster : 1;
+  for (std::size_t i = 1; i < p_[x.map].dims.size(); ++i) rows *= p_[x.map].dims[i].box;
+  check(x.row >= 0 && x.row % rows == 0 && x.row + rows <= b.rows, Rule::copy_shape,
+        "{} rows from row {} on, buffer {} has {}", rows, x.row, b.name, b.rows);
+  std::set<int> begins;  // of all copies into the buffer: together they fill it
+  for_each(p_[scope.role].body, [&](const Instr& instr, const Path&) {
+    const auto* copy = std::get_if<CopyBulk>(&instr.op);
+    if (copy != nullptr && copy->target.buffer == x.target.buffer) begins.insert(copy->row);
+  });
+  const std::int64_t filled = rows * static_cast<std::int64_t>(begins.size());
+  check(filled == b.rows, Rule::copy_shape, "copies fill {} rows of buffer {}, which has {}", filled, b.name, b.rows);
 }
 
 void Checker::op(const CopyPlain& x, Scope&) {

@@ -15,7 +15,8 @@ namespace pipethreader::schedule {
 struct RingUse {
   std::size_t ring = 0;   // index into Program::rings
   std::size_t first = 0;  // the item before which the slot must be full: of the earliest stage
-  std::size_t last = 0;   // the item after which it is free: of the latest; both items.size() where nothing reads it
+  std::size_t last =
+      0;  // the item after which it is given back: of the latest; both items.size() where nothing reads it
 };
 
 // For every ring that advances with the body: `level` are the loops around it, outermost first.

@@ -127,7 +127,7 @@ Program Composer::finish(const Choice& choice) {
     ring.innermost = !ring.level.empty() && !around_.contains(ring.level.back());
     ring.depth = std::max(least, wanted_depth(ring, choice));
   }
-  program_.turns = choice.turns && partition_.lanes > 1;
+  program_.turns = choice.turns && partition_.all_lanes() > 1;
   program_.staged_stores = choice.staged_stores;
   return std::move(program_);
 }

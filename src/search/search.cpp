@@ -27,6 +27,7 @@ class Ranking {
       : graph_(graph), device_(device), options_(options) {
     for (const task::Task& t : graph.tasks) products_ = products_ || t.product.has_value();
     uneven_ = !partition::uneven_axes(graph).empty();
+    if (products_) teams_along_ = partition::axes_of_teams(graph);
   }
 
   Result<std::vector<Candidate>> run() {
@@ -41,6 +42,7 @@ class Ranking {
       if (!seen_.insert({cut->tile, cut->lanes, choice.share_sums, static_cast<int>(choice.order)}).second) continue;
       try_schedules(*cut);
       share_units(choice);
+      form_teams(choice);
       // Blocks that copy for each other only help where copies are the limit.
       if (!copies_limit_) continue;
       partition::Choice wide = choice;
@@ -102,6 +104,17 @@ class Ranking {
       if (partition::lane_sums(graph_)) share_sums(order, choices);
     }
     return choices;
+  }
+
+  // Teams of lanes that share what is alike along an axis.
+  void form_teams(partition::Choice choice) {
+    constexpr int most_lanes = 4;
+    if (!products_ || choice.share_sums) return;
+    for (const kernel::AxisId axis : teams_along_) {
+      choice.apart = graph_.kernel[axis].name;
+      for (choice.teams = 2; choice.teams * choice.lanes <= most_lanes; choice.teams *= 2)
+        if (auto cut = partition::propagate(graph_, choice)) try_schedules(*cut);
+    }
   }
 
   // Blocks that stay on a unit together, each with work of its own.
@@ -168,7 +181,7 @@ class Ranking {
       if (loop != nullptr && !graph_.tiled.contains(loop->axis)) bytes += staged_bytes(cut, loop->body);
       const auto* id = std::get_if<task::TaskId>(&node.item);
       if (id == nullptr || graph_[*id].kind != task::TaskKind::store || graph_[*id].reads.empty()) continue;
-      bytes += tile_bytes(cut, graph_[*id].reads[0]);
+      bytes += tile_bytes(cut, graph_[*id].reads[0]) * cut.choice.teams;
     }
     return bytes;
   }
@@ -202,8 +215,7 @@ class Ranking {
     need.fixed += handed_bytes(cut);
     const std::int64_t share =
         device_.memory.shared_bytes_per_unit / cut.choice.blocks - device_.memory.shared_bytes_reserved;
-    const std::int64_t room =
-        std::min(device_.memory.shared_bytes_per_block, share) - barrier_bytes - need.fixed;
+    const std::int64_t room = std::min(device_.memory.shared_bytes_per_block, share) - barrier_bytes - need.fixed;
     int depth = need.per_depth == 0 ? 1 : static_cast<int>(std::min<std::int64_t>(depth_limit, room / need.per_depth));
     candidate.shared_bytes = need.fixed + std::max(1, depth) * need.per_depth;
     note_least(candidate);
@@ -239,7 +251,7 @@ class Ranking {
     return stages;
   }
 
-  static int threads_of(const partition::Partition& cut) { return 128 * (cut.lanes + 1) * cut.choice.blocks; }
+  static int threads_of(const partition::Partition& cut) { return 128 * (cut.all_lanes() + 1) * cut.choice.blocks; }
 
   int widest_accumulator(const partition::Assignment& assignment) const {
     int widest = 0;
@@ -250,7 +262,8 @@ class Ranking {
 
   int register_limit(const partition::Partition& cut) const {
     std::optional<device::RegisterBudget> budget;
-    if (cut.lanes > 1 || cut.choice.blocks > 1) budget = device_.find_budget(cut.lanes, 0, cut.choice.blocks);
+    if (cut.all_lanes() > 1 || cut.choice.blocks > 1)
+      budget = device_.find_budget(cut.all_lanes(), 0, cut.choice.blocks);
     return budget ? budget->consumer : device_.registers.per_thread_max;
   }
 
@@ -259,9 +272,9 @@ class Ranking {
                const schedule::Program& program) {
     const simulate::Timeline timeline = simulate::simulate(graph_, cut, assignment, program, device_);
     const double items = partition::work_items(graph_, cut, options_.dynamic_size);
-    const int threads = 128 * (cut.lanes + (program.copier.empty() ? 0 : 1));
+    const int threads = 128 * (cut.all_lanes() + (program.copier.empty() ? 0 : 1));
     double together = cut.choice.blocks;
-    if (cut.choice.blocks == 1 && cut.choice.order == Order::single && (cut.lanes == 1 || !cut.has_products)) {
+    if (cut.choice.blocks == 1 && cut.choice.order == Order::single && (cut.all_lanes() == 1 || !cut.has_products)) {
       const double by_shared =
           static_cast<double>(device_.memory.shared_bytes_per_unit) /
           static_cast<double>(candidate.shared_bytes + device_.memory.shared_bytes_reserved + barrier_bytes);
@@ -349,6 +362,7 @@ class Ranking {
   const Options& options_;
   bool products_ = false;
   bool uneven_ = false;
+  std::vector<kernel::AxisId> teams_along_;
   bool copies_limit_ = false;  // some schedule of the current tiles waits for L2
   std::set<Key> seen_;
   std::vector<Candidate> found_;

@@ -127,7 +127,7 @@ class Costing {
 
   TaskCost copy(const Task& t) const {
     TaskCost cost;
-    cost.bytes = tile_bytes(*t.writes, true);
+    cost.bytes = tile_bytes(*t.writes, true) * assignment_[*t.writes].shared->parts;
     cost.demand[Resource::l2] = cost.bytes;
     cost = finish(cost);
     cost.cycles /= device_.throughput.l2_alone_factor;
@@ -136,8 +136,8 @@ class Costing {
     // A box is as wide as the swizzle; one narrower than a line of memory moves it no faster.
     const int row = tile.cols * bits(kernel_[*t.writes].type) / 8;
     const int box = std::min(device_.memory.line_bytes, row & -row);
-    if (tile.rows > 1) cost.cycles *= static_cast<double>(device_.memory.line_bytes) / box;
-    cost.instructions = std::max(1, row / box);
+    if (tile.own_rows() > 1) cost.cycles *= static_cast<double>(device_.memory.line_bytes) / box;
+    cost.instructions = std::max(1, row / box) * tile.parts;
     const device::Unit* unit = device_.unit(device::UnitKind::copy);
     cost.issue = cost.instructions * (unit == nullptr ? 1 : unit->issue_cycles);
     return cost;
@@ -243,7 +243,7 @@ class Costing {
     Demand move = device_[Move::store_global] * (bytes / 16);
     move[Resource::issue] = device_[Move::store_global][Resource::issue] * (bytes / 4);
     cost.demand += move;
-    cost.bytes = bytes * partition_.lanes;
+    cost.bytes = bytes * partition_.all_lanes();
   }
 
   Demand function(Function f, ScalarType type) const {

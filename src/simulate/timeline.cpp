@@ -60,8 +60,8 @@ class Engine {
         traces_(unroll(graph, partition, assignment, program, trips_limit)) {
     if (!traces_.copier.empty()) add_lane("copier", traces_.copier);
     first_computer_ = static_cast<int>(lanes_.size());
-    for (int i = 0; i < partition.lanes; ++i) {
-      add_lane(partition.lanes == 1 ? "computer" : fmt::format("computer.{}", i), traces_.computer);
+    for (int i = 0; i < partition.all_lanes(); ++i) {
+      add_lane(partition.all_lanes() == 1 ? "computer" : fmt::format("computer.{}", i), traces_.computer);
     }
     rings_.resize(program.rings.size());
     for (Ring& ring : rings_) ring.released.assign(lanes_.size(), 0);

@@ -386,7 +386,7 @@ class Compiler {
     if (!ring.valid()) return error("a bulk copy needs a buffer of a ring");
     const bool shared_out = program_[ring].multicast;
     const std::int64_t rows = map_rows(op.map);
-    auto access = rows_of(op.target, shared_out ? code_.cluster_rank * rows : 0, rows);
+    auto access = rows_of(op.target, op.row + (shared_out ? code_.cluster_rank * rows : 0), rows);
     if (!access) return tl::unexpected(access.error());
     step.shared.push_back(std::move(*access));
     return {};

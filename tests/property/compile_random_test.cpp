@@ -14,6 +14,7 @@
 #include "program/program.h"
 #include "support/compiled/compiled_programs.h"
 #include "support/random_kernel.h"
+#include "task/products.h"
 
 namespace pipethreader {
 namespace {
@@ -59,6 +60,7 @@ struct Outcome {
   std::string failure;  // empty: right
   bool product = false;
   bool specialised = false;
+  bool teams = false;
   bool too_large = false;  // the first choice for the proof's budget
   std::string reason;
 };
@@ -82,6 +84,14 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
   if (choices.partition.cluster > 1 && random.seed % 2 == 0 && !fixed->parallel.empty()) {
     const kernel::AxisId along = fixed->parallel[random.seed / 2 % fixed->parallel.size()];
     choices.partition.along = (*fixed)[along].name;
+  }
+  if (choices.partition.cluster == 1 && !choices.partition.share_sums && choices.partition.lanes <= 2) {
+    const auto graph = task::build(*fixed);
+    const auto axes = graph ? partition::axes_of_teams(*graph) : std::vector<kernel::AxisId>();
+    if (!axes.empty() && task::static_extent(*fixed, axes[0]).value_or(1) % 2 == 0) {
+      choices.partition.teams = 2;
+      choices.partition.apart = (*fixed)[axes[0]].name;
+    }
   }
   Result<driver::Lowered> lowered = tl::unexpected(Error());
   if (random.seed % 3 == 0 && choices.partition.lanes == 4) {  // tall tiles of dynamic sizes are not always proved
@@ -109,6 +119,7 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
     if (!lowered) return failed("lower plain", lowered.error().format());
     break;
   }
+  outcome.teams = lowered->partition.apart.valid();
   outcome.specialised = lowered->program.generic_reason.empty();
   outcome.reason = lowered->program.generic_reason;
   auto printed = driver::prove_and_print(lowered->program);
@@ -145,6 +156,7 @@ TEST(CompileRandom, AgreesWithTheOracle) {
   std::uint64_t failures = 0;
   std::uint64_t too_large = 0;
   std::uint64_t sizes = 0;
+  std::uint64_t teams = 0;
   std::uint64_t aligned = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const testing::RandomKernel random = testing::random_kernel(seed);
@@ -159,12 +171,15 @@ TEST(CompileRandom, AgreesWithTheOracle) {
     if (from_environment("PIPETHREADER_RANDOM_VERBOSE", 0) != 0)
       fmt::print("{}{} {}\n", seed, outcome.too_large ? " too large for the first proof" : "", outcome.reason);
     too_large += outcome.too_large ? 1 : 0;
+    teams += outcome.teams ? 1 : 0;
     failures += outcome.failure.empty() ? 0 : 1;
     EXPECT_TRUE(outcome.failure.empty()) << outcome.failure;
     if (failures > 200) break;
   }
-  fmt::print("{} kernels, {} wrong or rejected; {} with products, {} of them specialised; {} of {} sizes aligned\n",
-             count, failures, products, specialised, aligned, sizes);
+  fmt::print(
+      "{} kernels, {} wrong or rejected; {} with products, {} of them specialised; {} of {} sizes aligned; {} with "
+      "teams\n",
+      count, failures, products, specialised, aligned, sizes, teams);
   for (const auto& [reason, times] : reasons) fmt::print("  {} generic: {}\n", times, reason);
   if (count < 100) return;  // shares of a few kernels say nothing
   EXPECT_LE(200 * too_large, count) << "proofs of first choices that went over their budget";

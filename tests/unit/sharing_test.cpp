@@ -161,5 +161,61 @@ TEST(ClusterAlong, ImpossibleOnesAreErrors) {
               HasSubstr("clusters of 3 do not divide axis 'h' of 8"));
 }
 
+struct Formation {
+  int lanes = 1;  // of a team
+  int teams = 2;
+};
+
+class Teams : public ::testing::TestWithParam<std::tuple<Formation, partition::Order, bool>> {};
+
+TEST_P(Teams, ShareWhatIsAlike) {
+  const auto [formation, order, bulk] = GetParam();
+  const auto [lanes, teams] = formation;
+  driver::Choices choices;
+  choices.partition.lanes = lanes;
+  choices.partition.row = 64 * lanes;
+  choices.partition.column = 64;
+  choices.partition.stream = 64;
+  choices.partition.order = order;
+  choices.partition.teams = teams;
+  choices.partition.apart = "h";
+  choices.schedule.staged_stores = bulk;
+  choices.bulk = bulk;
+  const auto run = test::run_kernel(grouped, {}, choices);
+  EXPECT_EQ(run.failure, "");
+  EXPECT_EQ(run.generic_reason.empty(), bulk);
+  EXPECT_THAT(run.program, HasSubstr(fmt::format("computer instances {}", lanes * teams)));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Teams,
+                         ::testing::Combine(::testing::Values(Formation{1, 2}, Formation{1, 4}, Formation{2, 2}),
+                                            ::testing::Values(partition::Order::single, partition::Order::persistent,
+                                                              partition::Order::dynamic),
+                                            ::testing::Bool()));
+
+TEST(Teams, AreFormedWhereSomethingIsAlike) {
+  const auto graph = task::build(test::checked(grouped));
+  ASSERT_TRUE(graph);
+  const auto axes = partition::axes_of_teams(*graph);
+  ASSERT_EQ(axes.size(), 1U);
+  EXPECT_EQ(graph->kernel[axes[0]].name, "h");
+}
+
+TEST(Teams, ImpossibleOnesAreErrors) {
+  const auto graph = task::build(test::checked(grouped));
+  ASSERT_TRUE(graph);
+  const auto error = [&](const std::string& axis, int teams, int cluster) {
+    partition::Choice choice;
+    choice.teams = teams;
+    choice.apart = axis;
+    choice.cluster = cluster;
+    return partition::propagate(*graph, choice).error().format();
+  };
+  EXPECT_THAT(error("q", 2, 1), HasSubstr("no parallel axis 'q' without tiles for teams"));
+  EXPECT_THAT(error("m", 2, 1), HasSubstr("no parallel axis 'm' without tiles for teams"));
+  EXPECT_THAT(error("h", 3, 1), HasSubstr("teams along axis 'h' need its size when compiling, a multiple of 3"));
+  EXPECT_THAT(error("h", 2, 2), HasSubstr("neither share sums nor lie in clusters"));
+}
+
 }  // namespace
 }  // namespace pipethreader
