@@ -151,17 +151,19 @@ struct Throughput {
 struct Iteration {
   double wait_cycles = 0;
   double work_cycles = 0;          // of arithmetic, which lanes share
+  double kept_cycles = 0;          // the same, for a tile that is found in what a walk keeps
   double overlap_wait_cycles = 0;  // more, for each further iteration that runs at once
   double overlap_work_cycles = 0;
 };
 
 // What a work item costs beside its lanes' time.
 struct WorkItem {
-  double direct_store_cycles = 0;   // results stored by threads: longer than through the copy engine
-  double staged_store_share = 0;    // results stored by the copy engine: of the cycles, what holds no lane
-  double early_load_share = 0;      // of a bulk load's latency, where the next item's loads are under way already
-  double hidden_share = 0;          // of what is not the limit: what still costs
-  double uncoordinated_factor = 0;  // time with several blocks on an execution unit that nothing coordinates
+  double direct_store_cycles = 0;    // results stored by threads: longer than through the copy engine
+  double staged_store_share = 0;     // results stored by the copy engine: of the cycles, what holds no lane
+  double hidden_share = 0;           // of what is not the limit: what still costs
+  double serial_factor = 0;          // time of several lanes none of which overlaps anything itself
+  double staying_blocks_factor = 0;  // time with several blocks on an execution unit that stay there
+  double uncoordinated_factor = 0;   // time with several blocks on an execution unit that nothing coordinates
 };
 
 struct Barriers {
@@ -236,7 +238,8 @@ struct BulkCopy {
 struct Launch {
   double kernel_microseconds = 0;  // from the queue to the first instruction
   double block_cycles = 0;         // starting the next block of a wave: barriers, descriptors, first loads not counted
-  double next_work_cycles = 0;     // a persistent block fetching its next piece of work dynamically
+  double lone_block_cycles = 0;  // the same where it has an execution unit to itself, and has to wait for the last one
+  double next_work_cycles = 0;   // a persistent block fetching its next piece of work dynamically
 };
 
 struct Assembler {

@@ -191,6 +191,7 @@ void read_throughput(TableReader& reader, Throughput& out) {
 void read_iteration(TableReader& reader, Iteration& out) {
   reader.number("wait_cycles", out.wait_cycles);
   reader.number("work_cycles", out.work_cycles);
+  reader.number("kept_cycles", out.kept_cycles);
   reader.number("overlap_wait_cycles", out.overlap_wait_cycles);
   reader.number("overlap_work_cycles", out.overlap_work_cycles);
 }
@@ -198,8 +199,9 @@ void read_iteration(TableReader& reader, Iteration& out) {
 void read_work_item(TableReader& reader, WorkItem& out) {
   reader.number("direct_store_cycles", out.direct_store_cycles);
   reader.share("staged_store_share", out.staged_store_share);
-  reader.share("early_load_share", out.early_load_share);
   reader.share("hidden_share", out.hidden_share);
+  reader.number("serial_factor", out.serial_factor, Least::one);
+  reader.number("staying_blocks_factor", out.staying_blocks_factor, Least::one);
   reader.number("uncoordinated_factor", out.uncoordinated_factor, Least::one);
 }
 
@@ -331,6 +333,7 @@ void read_limits(TableReader& root, Findings& findings, Device& out) {
   in_table(root, findings, "launch", "[launch]", [&](TableReader& r) {
     r.number("kernel_microseconds", out.launch.kernel_microseconds);
     r.number("block_cycles", out.launch.block_cycles);
+    r.number("lone_block_cycles", out.launch.lone_block_cycles);
     r.number("next_work_cycles", out.launch.next_work_cycles);
   });
   in_table(root, findings, "assembler", "[assembler]", [&](TableReader& r) { read_assembler(r, out.assembler); });

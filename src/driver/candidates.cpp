@@ -104,10 +104,15 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
     return {};
   }
   if (key == "teams") {  // h:2
+    if (text == "off") {
+      c.partition.teams = 1;
+      c.partition.apart.clear();
+      return {};
+    }
     const std::size_t colon = text.find(':');
     const auto count = colon == std::string::npos ? std::nullopt : number(text.substr(colon + 1));
     if (colon == 0 || !count || *count < 2 || *count > 4)
-      return fail("'teams' must be AXIS:TEAMS, such as h:2; found '{}'", text);
+      return fail("'teams' must be off or AXIS:TEAMS, such as h:2; found '{}'", text);
     c.partition.teams = *count;
     c.partition.apart = text.substr(0, colon);
     return {};

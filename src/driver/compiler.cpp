@@ -417,9 +417,13 @@ class Compilation {
       verdicts_[i] = fault_of(compiled->kernel.report);
       return true;
     }
-    verdicts_[i] = "its source does not compile: " + compiled.error().format();
-    result_.warnings.push_back(
-        fmt::format("a candidate's source does not compile; please report this: {}", compiled.error().format()));
+    const std::string why = compiled.error().format();
+    if (why.find("Insufficient registers") != std::string::npos) {
+      verdicts_[i] = "its products need more registers than a launch of so many threads has";
+      return false;
+    }
+    verdicts_[i] = "its source does not compile: " + why;
+    result_.warnings.push_back(fmt::format("a candidate's source does not compile; please report this: {}", why));
     return false;
   }
 

@@ -119,17 +119,6 @@ SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& as
   return need;
 }
 
-bool held_through_loops(const task::Graph& graph, const partition::Assignment& assignment,
-                        const schedule::Program& program) {
-  const std::vector<Item>& items = program.computer;
-  for (const schedule::RingUse& use : schedule::ring_uses(graph, assignment, program, items, {})) {
-    for (std::size_t i = 0; i < items.size() && i <= use.last; ++i) {
-      if (std::holds_alternative<LoopTree>(items[i].node)) return true;
-    }
-  }
-  return false;
-}
-
 int band_for_l2(const task::Graph& graph, const partition::Partition& partition, const device::Device& device) {
   const kernel::Kernel& k = graph.kernel;
   const std::set<kernel::AxisId> uneven = partition::uneven_axes(graph);

@@ -21,10 +21,6 @@ struct SharedNeed {
 [[nodiscard]] SharedNeed shared_need(const task::Graph& graph, const partition::Assignment& assignment,
                                      const schedule::Program& program);
 
-// Whether a loop reads tiles that lie outside of it: their slots are free only when it ends.
-[[nodiscard]] bool held_through_loops(const task::Graph& graph, const partition::Assignment& assignment,
-                                      const schedule::Program& program);
-
 // How many tiles of the even axes are walked together, so that what all tiles of the uneven ones load of them stays in
 // the device's share of L2 for it; 0: all, also where their number is not known.
 [[nodiscard]] int band_for_l2(const task::Graph& graph, const partition::Partition& partition,

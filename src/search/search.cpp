@@ -1,6 +1,7 @@
 #include "search/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "partition/assignment.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::int64_t barrier_bytes = 2048;  // room for the barriers that lowering adds
 constexpr int depth_limit = 4;
+constexpr int trips_limit = 8;  // of a loop that are simulated
 
 class Ranking {
  public:
@@ -69,20 +71,21 @@ class Ranking {
       last_ = assignment.error();
       return;
     }
-    // The stronger overlap where both take as long.
+    // The stronger overlap where both take as long, and results through the copy engine.
     for (const Overlap overlap : {Overlap::delayed, Overlap::deferred, Overlap::serial}) {
       if (!products_ && overlap != Overlap::serial) continue;
+      if (products_ && cut.choice.order != Order::single) {
+        consider(cut, *assignment, overlap, true, 1);
+        consider(cut, *assignment, overlap, true, 2);
+        consider(cut, *assignment, overlap, false, 2);
+      }
       consider(cut, *assignment, overlap, false, 1);
-      if (!products_ || cut.choice.order == Order::single) continue;
-      consider(cut, *assignment, overlap, true, 1);
-      consider(cut, *assignment, overlap, false, 2);
-      consider(cut, *assignment, overlap, true, 2);
     }
   }
 
   std::vector<partition::Choice> product_choices() const {
     std::vector<partition::Choice> choices;
-    for (const Order order : {Order::single, Order::persistent, Order::dynamic}) {
+    for (const Order order : {Order::persistent, Order::dynamic, Order::single}) {
       if (uneven_ != (order == Order::dynamic) && order != Order::single) continue;
       for (const int lanes : {2, 1, 3, 4}) {
         for (const int rows : {64, 128}) {
@@ -270,7 +273,10 @@ class Ranking {
   // The largest of computing, L2 and device memory, in waves of blocks, plus the launch.
   void predict(Candidate& candidate, const partition::Partition& cut, const partition::Assignment& assignment,
                const schedule::Program& program) {
-    const simulate::Timeline timeline = simulate::simulate(graph_, cut, assignment, program, device_);
+    constexpr int in_a_row = 2;  // the second work item's copies begin during the first
+    const int simulated = cut.choice.order == Order::single ? 1 : in_a_row;
+    const simulate::Timeline timeline =
+        simulate::simulate(graph_, cut, assignment, program, device_, trips_limit, simulated);
     const double items = partition::work_items(graph_, cut, options_.dynamic_size);
     const int threads = 128 * (cut.all_lanes() + (program.copier.empty() ? 0 : 1));
     double together = cut.choice.blocks;
@@ -285,7 +291,7 @@ class Ranking {
     double per_item = timeline.work_cycles;
     switch (cut.choice.order) {
       case partition::Order::single:
-        per_item += device_.launch.block_cycles;
+        per_item += together > 1 ? device_.launch.block_cycles : device_.launch.lone_block_cycles;
         break;
       case partition::Order::persistent:
         break;
@@ -293,10 +299,6 @@ class Ranking {
         per_item += device_.launch.next_work_cycles;
         break;
     }
-    // The next work item's tiles are under way already, unless those of this one hold their only slot to its end.
-    if (cut.choice.order != Order::single &&
-        (candidate.schedule.outer > 1 || !held_through_loops(graph_, assignment, program)))
-      per_item -= device_.work_item.early_load_share * device_.latency.bulk_load;
     if (cut.has_products && !candidate.schedule.staged_stores)
       per_item += device_.work_item.direct_store_cycles * graph_.walk.length;
     if (candidate.schedule.staged_stores) {  // the copy engine stores while the next tile is computed
@@ -327,17 +329,28 @@ class Ranking {
     for (const simulate::LoopTime& loop : timeline.loops)
       longest += std::max(0.0, loop.most - loop.trips) * loop.cycles_per_trip * graph_.walk.length;
     if (uneven_) compute = std::max(compute, longest / clock);
+    compute += timeline.start_cycles / clock;
     // Blocks that share a unit by chance overlap worse than lanes that are scheduled.
-    if (cut.has_products && together > 1) compute *= device_.work_item.uncoordinated_factor;
+    if (cut.has_products && together > 1)
+      compute *= cut.choice.order == Order::single ? device_.work_item.uncoordinated_factor
+                                                   : device_.work_item.staying_blocks_factor;
+    if (cut.has_products && cut.all_lanes() * cut.choice.blocks > 1 && candidate.schedule.overlap == Overlap::serial)
+      compute *= device_.work_item.serial_factor;
     const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
     double tensors = 0;
     for (const kernel::Tensor& t : graph_.kernel.tensors) tensors += tensor_bytes(t);
     const double dram = tensors / (device_.rate_per_cycle(device::Resource::dram) * units) / clock;
-    candidate.predicted_us = std::max({compute, l2, dram}) + device_.launch.kernel_microseconds;
+    candidate.predicted_us = alike(std::max({compute, l2, dram}) + device_.launch.kernel_microseconds);
     candidate.bound = compute >= l2 && compute >= dram
                           ? (busy * together >= per_item ? "busy units" : "latency of a work item")
                       : l2 >= dram ? "L2 to execution units"
                                    : "device memory";
+  }
+
+  // Smaller differences say nothing: of what is alike, the first is taken.
+  static double alike(double us) {
+    constexpr double step = 0.005;
+    return std::exp(std::round(std::log(us) / step) * step);
   }
 
   double tensor_bytes(const kernel::Tensor& tensor) const {

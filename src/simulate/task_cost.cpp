@@ -51,6 +51,7 @@ class Costing {
           break;
         case TaskKind::slice:
           costs.tasks[i] = fetch(t);
+          costs.tasks[i].cycles += device_.iteration.kept_cycles;
           break;
         case TaskKind::mma:
           costs.tasks[i] = mma(TaskId(i));

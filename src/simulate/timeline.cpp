@@ -42,6 +42,7 @@ struct Lane {
   double ports = 0;                      // register ports' share while it works
   std::vector<std::size_t> groups;       // issued and not finished, oldest first
   std::vector<std::int64_t> last_group;  // by task: its latest group
+  std::vector<double> ended;             // when its work items were over
 
   [[nodiscard]] bool finished(double now) const {
     return next >= trace->size() && work <= 0 && ready <= now + tolerance;
@@ -51,13 +52,13 @@ struct Lane {
 class Engine {
  public:
   Engine(const task::Graph& graph, const partition::Partition& partition, const partition::Assignment& assignment,
-         const schedule::Program& program, const device::Device& device, std::int64_t trips_limit)
+         const schedule::Program& program, const device::Device& device, std::int64_t trips_limit, int work_items)
       : graph_(graph),
         device_(device),
         program_(program),
         cluster_(partition.choice.cluster),
         costs_(task_costs(graph, partition, assignment, device)),
-        traces_(unroll(graph, partition, assignment, program, trips_limit)) {
+        traces_(unroll(graph, partition, assignment, program, trips_limit, work_items)) {
     if (!traces_.copier.empty()) add_lane("copier", traces_.copier);
     first_computer_ = static_cast<int>(lanes_.size());
     for (int i = 0; i < partition.all_lanes(); ++i) {
@@ -186,6 +187,11 @@ class Engine {
       case Step::Kind::run:
         start(lane, s);
         break;
+      case Step::Kind::end:
+        if (lane.ended.size() >= ends_.size()) ends_.push_back(now_);
+        lane.ended.push_back(now_);
+        ends_[lane.ended.size() - 1] = std::max(ends_[lane.ended.size() - 1], now_);
+        break;
       case Step::Kind::begin:
         if (lane.index == static_cast<int>(lanes_.size()) - 1)
           begins_[static_cast<std::size_t>(s.index)].push_back(now_);
@@ -267,9 +273,16 @@ class Engine {
     lane.ready = now_ + device_.barriers.counted_arrive_cycles;
   }
 
+  // What the lane does of a task in a loop that lanes pass over in part.
+  double part_of(const Lane& lane, const Step& s) const {
+    if (s.part >= 1 || traces_.passing.empty()) return s.part;
+    const auto own = static_cast<std::size_t>(lane.index - first_computer_) % traces_.passing.size();
+    return std::min(1.0, s.part * traces_.passing[own]);
+  }
+
   void issue(Lane& lane, const Step& s) {
     const TaskCost& cost = costs_.tasks[static_cast<std::size_t>(s.task.index)];
-    const double cycles = cost.cycles * s.part;
+    const double cycles = cost.cycles * part_of(lane, s);
     groups_.push_back({lane.index, s.task, s.iteration, cycles, cycles});
     const std::size_t group = groups_.size() - 1;
     lane.groups.push_back(group);
@@ -284,7 +297,7 @@ class Engine {
 
   void start(Lane& lane, const Step& s) {
     const TaskCost& cost = run_cost(s.task);
-    lane.work = cost.cycles * s.share * s.part;
+    lane.work = cost.cycles * s.share * part_of(lane, s);
     lane.ports = cost.register_ports / std::max(tolerance, s.share);
     lane.ready = now_ + cost.latency;
     if (cost.cycles + cost.latency <= 0) return;
@@ -383,7 +396,8 @@ class Engine {
       result_.cycles = std::max(result_.cycles, span.kind == Span::Kind::work ? span.end : 0);
     std::stable_sort(result_.spans.begin(), result_.spans.end(),
                      [](const Span& a, const Span& b) { return a.start < b.start; });
-    result_.work_cycles = result_.cycles;
+    result_.work_cycles = ends_.size() > 1 ? ends_.back() - ends_[ends_.size() - 2] : result_.cycles;
+    if (ends_.size() > 1) result_.start_cycles = std::max(0.0, ends_.front() - result_.work_cycles);
     result_.loops = traces_.loops;
     for (std::size_t i = 0; i < result_.loops.size(); ++i) measure(result_.loops[i], begins_[i]);
     add_up();
@@ -454,6 +468,7 @@ class Engine {
   std::vector<Group> groups_;
   std::vector<std::size_t> queue_;  // unfinished groups, oldest first
   std::vector<Issuing> issuing_;
+  std::vector<double> ends_;                 // by work item: when the last lane was through
   std::vector<std::vector<double>> begins_;  // by loop: when the last lane began each iteration, and left it
   double now_ = 0;
   double copy_free_ = 0;
@@ -475,8 +490,8 @@ std::string task_name(const task::Graph& graph, TaskId id) {
 
 Timeline simulate(const task::Graph& graph, const partition::Partition& partition,
                   const partition::Assignment& assignment, const schedule::Program& program,
-                  const device::Device& device, std::int64_t trips_limit) {
-  return Engine(graph, partition, assignment, program, device, trips_limit).run();
+                  const device::Device& device, std::int64_t trips_limit, int work_items) {
+  return Engine(graph, partition, assignment, program, device, trips_limit, work_items).run();
 }
 
 }  // namespace pipethreader::simulate

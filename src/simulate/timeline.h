@@ -43,20 +43,23 @@ struct Timeline {
   std::vector<std::string> lanes;  // the copier first, if there is one
   std::vector<Span> spans;         // by start
   std::vector<LoopTime> loops;
-  double cycles = 0;       // of what was simulated
-  double work_cycles = 0;  // of one mean work item: the above and the trips that were not simulated
-  device::Demand demand;   // what one mean work item asks of each resource, all lanes together; of a copy for several
-                           // blocks, its share
-  device::Demand busy;     // the same in cycles: device.busy_cycles(demand)
-  double bytes = 0;        // to and from global memory in one mean work item, shared copies as above
-  bool stuck = false;      // the lanes wait for each other: no schedule of ours does
+  double cycles = 0;        // of what was simulated
+  double work_cycles = 0;   // of one mean work item, with the trips that were not simulated; of the last one simulated,
+                            // from the end of the one before, whose time its copies use
+  double start_cycles = 0;  // by which the first of several work items takes longer than the last
+  device::Demand demand;    // what one mean work item asks of each resource, all lanes together; of a copy for several
+                            // blocks, its share
+  device::Demand busy;      // the same in cycles: device.busy_cycles(demand)
+  double bytes = 0;         // to and from global memory in one mean work item, shared copies as above
+  bool stuck = false;       // the lanes wait for each other: no schedule of ours does
 };
 
 // "load K", "mma s", "max n": what reports call a task.
 [[nodiscard]] std::string task_name(const task::Graph& graph, task::TaskId task);
 
+// `work_items` one after the other, by lanes that stay.
 [[nodiscard]] Timeline simulate(const task::Graph& graph, const partition::Partition& partition,
                                 const partition::Assignment& assignment, const schedule::Program& program,
-                                const device::Device& device, std::int64_t trips_limit = 8);
+                                const device::Device& device, std::int64_t trips_limit = 8, int work_items = 1);
 
 }  // namespace pipethreader::simulate

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "schedule/ring_uses.h"
 #include "simulate/trips.h"
@@ -24,12 +25,15 @@ class Unroller {
            const schedule::Program& program, std::int64_t limit)
       : graph_(graph), partition_(partition), assignment_(assignment), program_(program), limit_(limit) {}
 
-  Traces run() {
+  Traces run(int work_items) {
     fills_.assign(program_.rings.size(), 0);
     cursors_.assign(program_.rings.size(), 0);
-    computer(program_.computer, {}, 0, 0, 0);
-    advance({}, 1);
-    copier(program_.copier, -1);
+    for (int item = 0; item < work_items; ++item) {
+      computer(program_.computer, {}, 0, 0, 0);
+      advance({}, 1);
+      copier(program_.copier, -1);
+      traces_.computer.push_back({Step::Kind::end});
+    }
     return std::move(traces_);
   }
 
@@ -42,7 +46,14 @@ class Unroller {
     const Trips trips = trips_of(graph_, partition_, loop.axis, loop.statement);
     time.trips = trips.mean;
     time.most = trips.most;
-    if (loop.stages == 1) time.passed = share_of_lanes(graph_, partition_, loop.axis, loop.statement);
+    if (loop.stages == 1) {
+      const std::vector<double> shares = shares_of_lanes(graph_, partition_, loop.axis, loop.statement);
+      time.passed = std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
+      if (time.passed < 1) {
+        traces_.passing.clear();
+        for (const double share : shares) traces_.passing.push_back(time.passed > 0 ? share / time.passed : 1);
+      }
+    }
     time.simulated = std::min(limit_, static_cast<std::int64_t>(std::ceil(time.trips)));
     trips_[loop.statement] = traces_.loops.size();
     traces_.loops.push_back(time);
@@ -134,8 +145,8 @@ class Unroller {
 }  // namespace
 
 Traces unroll(const task::Graph& graph, const partition::Partition& partition, const partition::Assignment& assignment,
-              const schedule::Program& program, std::int64_t trips_limit) {
-  return Unroller(graph, partition, assignment, program, std::max<std::int64_t>(1, trips_limit)).run();
+              const schedule::Program& program, std::int64_t trips_limit, int work_items) {
+  return Unroller(graph, partition, assignment, program, std::max<std::int64_t>(1, trips_limit)).run(work_items);
 }
 
 }  // namespace pipethreader::simulate

@@ -19,6 +19,7 @@ struct Step {
     issue,
     wait,
     begin,  // computer: an iteration of loop `index` starts; `iteration`
+    end,    // computer: a work item is over
   };
   Kind kind = Kind::run;
   task::TaskId task;
@@ -34,10 +35,11 @@ struct Traces {
   std::vector<Step> copier;
   std::vector<Step> computer;
   std::vector<LoopTime> loops;  // trips and simulated are set
+  std::vector<double> passing;  // by lane of a team: what it does of a loop that lanes pass over in part, over the mean
 };
 
 [[nodiscard]] Traces unroll(const task::Graph& graph, const partition::Partition& partition,
                             const partition::Assignment& assignment, const schedule::Program& program,
-                            std::int64_t trips_limit);
+                            std::int64_t trips_limit, int work_items);
 
 }  // namespace pipethreader::simulate

@@ -49,12 +49,13 @@ class Counter {
     return trips;
   }
 
-  // Of the tiles that a block walks, those in which a mean lane's rows have a point.
-  double share_of_lanes(const std::optional<ExprId>& where) {
+  // Of the tiles that a block walks, those in which each lane's rows have a point.
+  std::vector<double> shares_of_lanes(const std::optional<ExprId>& where) {
     const double together = run(where).mean;
-    double sum = 0;
-    for (lane_ = 0; lane_ < partition_.lanes; ++lane_) sum += run(where).mean;
-    return together > 0 ? sum / partition_.lanes / together : 1;
+    std::vector<double> shares;
+    for (lane_ = 0; lane_ < partition_.lanes; ++lane_)
+      shares.push_back(together > 0 ? std::min(1.0, run(where).mean / together) : 1);
+    return shares;
   }
 
  private:
@@ -124,9 +125,10 @@ Trips trips_of(const task::Graph& graph, const partition::Partition& partition, 
   return Counter(graph, partition, axis).run(std::get<Loop>(graph.kernel[loop].node).where);
 }
 
-double share_of_lanes(const task::Graph& graph, const partition::Partition& partition, AxisId axis, StatementId loop) {
-  if (partition.lanes == 1) return 1;
-  return Counter(graph, partition, axis).share_of_lanes(std::get<Loop>(graph.kernel[loop].node).where);
+std::vector<double> shares_of_lanes(const task::Graph& graph, const partition::Partition& partition, AxisId axis,
+                                    StatementId loop) {
+  if (partition.lanes == 1) return {1};
+  return Counter(graph, partition, axis).shares_of_lanes(std::get<Loop>(graph.kernel[loop].node).where);
 }
 
 }  // namespace pipethreader::simulate

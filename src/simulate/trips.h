@@ -1,6 +1,8 @@
 // How often a loop runs in the mean over work items: from static extents and the affine part of its `where`.
 #pragma once
 
+#include <vector>
+
 #include "partition/partition.h"
 
 namespace pipethreader::simulate {
@@ -14,8 +16,8 @@ struct Trips {
 [[nodiscard]] Trips trips_of(const task::Graph& graph, const partition::Partition& partition, kernel::AxisId axis,
                              kernel::StatementId loop);
 
-// The part of a loop's tiles in which the rows of a mean lane have a point; it passes over the others.
-[[nodiscard]] double share_of_lanes(const task::Graph& graph, const partition::Partition& partition,
-                                    kernel::AxisId axis, kernel::StatementId loop);
+// For each lane of a team, the part of a loop's tiles in which its rows have a point; it passes over the others.
+[[nodiscard]] std::vector<double> shares_of_lanes(const task::Graph& graph, const partition::Partition& partition,
+                                                  kernel::AxisId axis, kernel::StatementId loop);
 
 }  // namespace pipethreader::simulate
