@@ -161,7 +161,7 @@ struct WorkItem {
   double direct_store_cycles = 0;    // results stored by threads: longer than through the copy engine
   double staged_store_share = 0;     // results stored by the copy engine: of the cycles, what holds no lane
   double hidden_share = 0;           // of what is not the limit: what still costs
-  double serial_factor = 0;          // time of several lanes none of which overlaps anything itself
+  double serial_factor = 0;          // time of several lanes none of which overlaps anything itself, uneven loops
   double staying_blocks_factor = 0;  // time with several blocks on an execution unit that stay there
   double uncoordinated_factor = 0;   // time with several blocks on an execution unit that nothing coordinates
 };
