@@ -6,8 +6,8 @@
     scripts/measured.py --tables                    # tables only; needs no package
     scripts/measured.py --check                     # fails when a table does not hold what the file holds
 
-h200.json, h200-mamba2.json and h200-earlier.json hold whole kernels beside their peers, h200-choices.json what single choices gave. Numbers in the documents come from
-these files alone.
+h200.json, h200-before.json, h200-mamba2.json and h200-earlier.json hold whole kernels beside their peers, the newest first, and
+h200-choices.json what single choices gave. Numbers in the documents come from these files alone.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def choices(results):
 # Each document's tables: the word in their markers, the file, and how its table is written.
 TABLES = {
     "README.md": [("measured", "h200.json", table)],
-    "docs/performance.md": [("measured", "h200.json", table), ("mamba2", "h200-mamba2.json", table), ("earlier", "h200-earlier.json", table), ("choices", "h200-choices.json", choices)],
+    "docs/performance.md": [("measured", "h200.json", table), ("before", "h200-before.json", table), ("mamba2", "h200-mamba2.json", table), ("earlier", "h200-earlier.json", table), ("choices", "h200-choices.json", choices)],
 }
 
 
