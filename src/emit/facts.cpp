@@ -1,6 +1,7 @@
 #include "emit/facts.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <type_traits>
 
@@ -68,6 +69,7 @@ Facts::Facts(const Program& program)
       param_divisor_(program.params.size(), 1) {
   read_requirements();
   scan_roles();
+  join_cursors();
   settle_vars();
 }
 
@@ -168,6 +170,46 @@ void Facts::scan_meetings(const Block& block) {
     if (const auto* release = std::get_if<RingRelease>(&instr.op))
       if (!met[at(release->ring.index)]) rings_[at(release->ring.index)].arrivals_per_release = 4;
     for (const Block* inner : program::blocks(instr)) scan_meetings(*inner);
+  }
+}
+
+namespace {
+
+// Takes rings apart that one stretch of advances moves on and does not move on.
+void part_cursors(const Block& block, std::vector<int>& groups) {
+  for (std::size_t i = 0; i < block.size();) {
+    std::vector<int> advances(groups.size());
+    const std::size_t first = i;
+    for (; i < block.size(); ++i) {
+      const auto* advance = std::get_if<RingAdvance>(&block[i].op);
+      if (advance == nullptr) break;
+      ++advances[at(advance->ring.index)];
+    }
+    if (i > first) {
+      std::map<std::pair<int, int>, int> parts;
+      for (std::size_t r = 0; r < groups.size(); ++r) {
+        const auto [part, fresh] = parts.try_emplace({groups[r], advances[r]}, static_cast<int>(r));
+        groups[r] = part->second;
+      }
+      continue;
+    }
+    for (const Block* inner : program::blocks(block[i])) part_cursors(*inner, groups);
+    ++i;
+  }
+}
+
+}  // namespace
+
+// Rings as deep as each other that move on in the same places always stand at the same slot and phase.
+void Facts::join_cursors() {
+  for (std::size_t role = 0; role < program_.roles.size(); ++role) {
+    std::map<int, int> first_of_depth;
+    std::vector<int> groups;
+    for (std::size_t r = 0; r < program_.rings.size(); ++r)
+      groups.push_back(first_of_depth.try_emplace(program_.rings[r].depth, static_cast<int>(r)).first->second);
+    part_cursors(program_.roles[role].body, groups);
+    std::vector<RingId>& own = cursors_.emplace_back();
+    for (const int group : groups) own.emplace_back(static_cast<std::size_t>(group));
   }
 }
 

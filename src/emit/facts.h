@@ -46,6 +46,11 @@ class Facts {
   [[nodiscard]] int threads_at(program::BarrierId barrier) const;
   [[nodiscard]] std::optional<program::ForWork> work() const { return work_; }
 
+  // The first of the rings that move on together with this one in the role: they need one cursor.
+  [[nodiscard]] program::RingId cursor(program::RoleId role, program::RingId ring) const {
+    return cursors_[static_cast<std::size_t>(role.index)][static_cast<std::size_t>(ring.index)];
+  }
+
   // A ring's cursor or buffers are used in the role.
   [[nodiscard]] bool uses(program::RoleId role, program::RingId ring) const;
 
@@ -68,16 +73,18 @@ class Facts {
   void scan_roles();
   void scan(const program::Block& block, program::RoleId role);
   void scan_meetings(const program::Block& block);
+  void join_cursors();
   void settle_vars();
   void read_requirements();
 
   const program::Program& program_;
   std::vector<RoleFacts> roles_;
   std::vector<RingFacts> rings_;
-  std::vector<std::vector<bool>> meets_;           // [role][barrier]
-  std::vector<std::vector<bool>> turns_;           // [role][ring]
-  std::vector<std::vector<program::VarId>> lets_;  // [role]
-  std::vector<bool> operands_;                     // fragments that feed products from registers
+  std::vector<std::vector<bool>> meets_;               // [role][barrier]
+  std::vector<std::vector<bool>> turns_;               // [role][ring]
+  std::vector<std::vector<program::VarId>> lets_;      // [role]
+  std::vector<std::vector<program::RingId>> cursors_;  // [role][ring]
+  std::vector<bool> operands_;                         // fragments that feed products from registers
   std::vector<bool> accumulators_;
   bool syncs_cluster_ = false;
   std::optional<program::ForWork> work_;

@@ -321,13 +321,11 @@ void Sm90a::write_declarations(Writer& out, RoleId id) {
              listed ? std::vector{emission_.all_of(fragment)} : emission_.variables(fragment), ";");
   }
   for (const VarId var : emission_.facts.let_vars(id)) out.format("int {} = 0;", emission_.name(var));
+  std::set<std::string> declared;
   for (std::size_t r = 0; r < program_.rings.size(); ++r) {
-    const std::string& ring = emission_.name(RingId(r));
-    if (!emission_.facts.uses(id, RingId(r))) continue;
-    if (program_.rings[r].depth > 1)
-      out.format("int {0}_slot = 0, {0}_phase = 0;", ring);
-    else
-      out.format("int {}_phase = 0;", ring);
+    if (!emission_.facts.uses(id, RingId(r)) || !declared.insert(cursor(RingId(r))).second) continue;
+    const std::string slot = program_.rings[r].depth > 1 ? cursor(RingId(r)) + "_slot = 0, " : "";
+    out.format("int {}{}_phase = 0;", slot, cursor(RingId(r)));
   }
 }
 

@@ -73,6 +73,7 @@ class Sm90a final : public Target {
   [[nodiscard]] int threads() const { return groups_ * layout::threads_of_group; }
 
   // sm_90a_rings.cpp
+  [[nodiscard]] const std::string& cursor(program::RingId ring) const;  // the name that begins its variables
   [[nodiscard]] std::string slot(program::RingId ring, int lag) const;
   [[nodiscard]] std::string phase(program::RingId ring, int lag) const;
   [[nodiscard]] std::string full(program::RingId ring, int lag) const;

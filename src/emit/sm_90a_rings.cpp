@@ -9,10 +9,14 @@ namespace pipethreader::emit {
 
 using namespace program;
 
+const std::string& Sm90a::cursor(RingId ring) const {
+  return emission_.name(emission_.facts.cursor(emission_.role.id, ring));
+}
+
 std::string Sm90a::slot(RingId ring, int lag) const {
   const int depth = program_[ring].depth;
   if (depth == 1) return "0";
-  const std::string& name = emission_.name(ring);
+  const std::string& name = cursor(ring);
   if (lag % depth == 0) return name + "_slot";
   return fmt::format("{}({}_slot, {}, {})", emission_.helpers.use("behind"), name, lag % depth, depth);
 }
@@ -20,7 +24,7 @@ std::string Sm90a::slot(RingId ring, int lag) const {
 // The phase runs on by one each time the cursor comes round.
 std::string Sm90a::phase(RingId ring, int lag) const {
   const int depth = program_[ring].depth;
-  const std::string& name = emission_.name(ring);
+  const std::string& name = cursor(ring);
   const bool rounds = lag / depth % 2 != 0;
   const std::string text = rounds ? fmt::format("({}_phase ^ 1)", name) : name + "_phase";
   if (lag % depth == 0) return text;
@@ -129,7 +133,8 @@ void Sm90a::write_release(RingId ring, const std::string& barrier) {
 }
 
 void Sm90a::write(const RingAdvance& op) {
-  const std::string& name = emission_.name(op.ring);
+  const std::string& name = cursor(op.ring);
+  if (name != emission_.name(op.ring)) return;  // it moves on with another ring
   const int depth = program_[op.ring].depth;
   if (depth == 1) {
     out_.format("{}_phase ^= 1;", name);

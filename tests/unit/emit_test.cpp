@@ -264,6 +264,22 @@ TEST(Emit, SlotsThatThreadsReadAreReleasedWhenTheLoadsAreThere) {
   EXPECT_THAT(text.substr(arrive, text.find(";", arrive) - arrive), HasSubstr(" + zero_after_0)"));
 }
 
+// Where the two move on in the same places, one slot and one phase serve both.
+TEST(Emit, RingsThatMoveOnTogetherShareACursor) {
+  std::string text = program::print(test::example_program("attention"));
+  EXPECT_THAT(emitted(placed(text)).text, HasSubstr("int Va_slot = 0, Va_phase = 0;"));
+  const auto replace_all = [&text](const std::string& old, const std::string& now) {
+    for (std::size_t i = text.find(old); i != std::string::npos; i = text.find(old, i + now.size()))
+      text.replace(i, old.size(), now);
+  };
+  replace_all("advance V", "");
+  replace_all("advance K", "advance K\n advance V");
+  const std::string source = emitted(program::parse(text, "together.program").value()).text;
+  EXPECT_THAT(source, HasSubstr("int Ka_slot = 0, Ka_phase = 0;"));
+  EXPECT_THAT(source, Not(HasSubstr("Va_slot")));
+  EXPECT_THAT(source, HasSubstr("Va_full + Ka_slot * 8, Ka_phase"));
+}
+
 TEST(Emit, CommentsComeThrough) { EXPECT_THAT(example("attention").text, HasSubstr("// PV(n-1) has read P and V")); }
 
 TEST(Emit, MatrixInstructionsWhereTheyFit) {
