@@ -79,14 +79,18 @@ std::string task_table(const Staged& staged, const device::Device& device) {
   const auto costs = simulate::task_costs(l.graph, l.partition, l.assignment, device);
   std::vector<int> stage(l.graph.tasks.size(), 0);
   stages_of(l.schedule.computer, stage);
-  std::string text = fmt::format("  {:<16}{:<12}{:>6}{:>10}{:>10}  {}\n", "sTask", "unit", "stage", "cycles", "latency",
-                                 "tile of a lane");
+  std::size_t longest = 14;
+  for (std::size_t i = 0; i < l.graph.tasks.size(); ++i)
+    longest = std::max(longest, simulate::task_name(l.graph, task::TaskId(i)).size());
+  const std::size_t names = longest + 2;
+  std::string text = fmt::format("  {:<{}}{:<12}{:>6}{:>10}{:>10}  {}\n", "sTask", names, "unit", "stage", "cycles",
+                                 "latency", "tile of a lane");
   for (std::size_t i = 0; i < l.graph.tasks.size(); ++i) {
     const task::Task& t = l.graph.tasks[i];
     const simulate::TaskCost& cost = costs.tasks[i];
     const bool by_threads = t.kind == task::TaskKind::load && !l.assignment[*t.writes].staged;
-    text += fmt::format("  {:<16}{:<12}{:>6}{:>10.0f}{:>10.0f}  {}\n", simulate::task_name(l.graph, task::TaskId(i)),
-                        unit_name(device, by_threads ? UnitKind::cuda_cores : t.unit), stage[i], cost.cycles,
+    text += fmt::format("  {:<{}}{:<12}{:>6}{:>10.0f}{:>10.0f}  {}\n", simulate::task_name(l.graph, task::TaskId(i)),
+                        names, unit_name(device, by_threads ? UnitKind::cuda_cores : t.unit), stage[i], cost.cycles,
                         cost.latency, tile_text(l.graph, l.partition, t));
   }
   return text;
