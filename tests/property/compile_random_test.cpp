@@ -43,6 +43,7 @@ driver::Choices random_choices(std::uint64_t seed) {
   choices.partition.cluster = pick({1, 1, 1, 1, 2});
   choices.partition.share_sums = pick({0, 0, 0, 1}) == 1;
   if (choices.partition.share_sums) choices.partition.row = pick({64, 128});
+  choices.partition.blocks = pick({1, 1, 1, 2});
   return choices;
 }
 
