@@ -16,6 +16,7 @@ namespace pipethreader::driver {
 
 namespace {
 
+constexpr std::string_view too_many_registers = "its products need more registers than a launch of so many threads has";
 constexpr std::size_t largest_file = std::size_t{4} << 20;
 
 // Which build of the compiler this is: another one must not answer from the same cache entries.
@@ -406,6 +407,10 @@ class Compilation {
         if (judge(i) && (!best || cost_of(i) < cost_of(*best))) best = i;
       }
     }
+    if (!best && verdicts_[0] == too_many_registers)
+      return fail_at({}, {},
+                     fmt::format("every schedule of '{}' that was tried: {}", result_.kernel.name, verdicts_[0]),
+                     "force fewer lanes or blocks, smaller tiles, or nothing");
     if (!best) return tl::unexpected(assembled_[0]->error());
     return *best;
   }
@@ -419,7 +424,7 @@ class Compilation {
     }
     const std::string why = compiled.error().format();
     if (why.find("Insufficient registers") != std::string::npos) {
-      verdicts_[i] = "its products need more registers than a launch of so many threads has";
+      verdicts_[i] = too_many_registers;
       return false;
     }
     verdicts_[i] = "its source does not compile: " + why;

@@ -221,6 +221,11 @@ TEST_F(CliErrors, ForcedTilesThatFitNoLayoutAreRoundedUpOrRefused) {
     }
   }
   expect_error({"compile", matmul_, "--force", "row=1024", "--force", "column=1024"}, "bytes have to go");
+  expect_error({"compile", matmul_, "--force", "teams=q:2"}, "there is no parallel axis 'q' without tiles for teams");
+  expect_misuse({"compile", matmul_, "--force", "teams=q"}, "must be off or AXIS:TEAMS, such as h:2; found 'q'");
+  expect_error({"compile", matmul_, "--dim", "M=512", "--dim", "N=512", "--dim", "K=4096", "--force", "blocks=4",
+                "--force", "lanes=3", "--force", "row=192", "--force", "column=64"},
+               "need more registers than a launch of so many threads has");
 }
 
 TEST_F(CliErrors, AKernelThatCannotBeProvedInTimeSaysWhatToDo) {
