@@ -156,6 +156,12 @@ TEST_F(KernelsOnGpu, SchedulesUnderLoad) {
       {"matmul.stask", {{"M", 512}, {"N", 1024}, {"K", 4096}}, {}, {{"share", "sums"}, {"lanes", "2"}}},
       {"matmul.stask", {{"M", 500}, {"N", 1000}, {"K", 4008}}, {}, {{"share", "sums"}, {"lanes", "4"}}},
       {"gated_ffn.stask", {{"M", 512}, {"N", 512}, {"K", 2048}}, {}, {{"share", "sums"}, {"lanes", "2"}}},
+      // Teams of lanes, and blocks that share a unit.
+      {"chunk_scan.stask", long_chunks, {}, {{"teams", "h:4"}, {"lanes", "1"}, {"walk", "off"}}},
+      {"chunk_scan.stask", long_chunks, {}, {{"teams", "h:2"}, {"lanes", "2"}, {"order", "single"}, {"walk", "off"}}},
+      {"chunk_state.stask", chunks, {}, {{"teams", "h:2"}, {"stream", "16"}, {"walk", "off"}}},
+      {"chunk_scan.stask", long_chunks, {}, {{"blocks", "2"}, {"lanes", "2"}, {"walk", "off"}}},
+      {"flash_attention.stask", heads, {{"causal", 1}}, {{"blocks", "4"}, {"lanes", "1"}, {"order", "dynamic"}}},
       // Heads that copy for each other what they share.
       {"chunk_state.stask", long_chunks, {}, {{"cluster", "h:2"}, {"walk", "off"}}},
       {"chunk_scan.stask", long_chunks, {}, {{"cluster", "h:4"}, {"walk", "off"}}},
