@@ -159,7 +159,7 @@ TEST_F(KernelsOnGpu, SchedulesUnderLoad) {
       // Teams of lanes, and blocks that share a unit.
       {"chunk_scan.stask", long_chunks, {}, {{"teams", "h:4"}, {"lanes", "1"}, {"walk", "off"}}},
       {"chunk_scan.stask", long_chunks, {}, {{"teams", "h:2"}, {"lanes", "2"}, {"order", "single"}, {"walk", "off"}}},
-      {"chunk_state.stask", chunks, {}, {{"teams", "h:2"}, {"stream", "16"}, {"walk", "off"}}},
+      {"chunk_state.stask", chunks, {}, {{"teams", "h:2"}, {"stream", "32"}, {"walk", "off"}}},
       {"chunk_scan.stask", long_chunks, {}, {{"blocks", "2"}, {"lanes", "2"}, {"walk", "off"}}},
       {"flash_attention.stask", heads, {{"causal", 1}}, {{"blocks", "4"}, {"lanes", "1"}, {"order", "dynamic"}}},
       // Heads that copy for each other what they share.
