@@ -53,8 +53,8 @@ class Lowerer {
   ExprId size(KernelExpr expr);  // sizes: dims and constants only
   ExprId extent(AxisId axis) { return size(kernel_[axis].extent); }
   ExprId origin(AxisId axis);  // first index of the tile, the lane's share not counted
-  ExprId team();
-  ExprId lane();
+  ExprId team();               // of the instance
+  ExprId lane();               // of the team
   ExprId team_rows(ValueId value);
   ExprId local_origin(AxisId axis);  // of this lane's share
   int domain_dim(const std::vector<AxisId>& domain, AxisId axis) const;
@@ -107,6 +107,7 @@ class Lowerer {
   std::optional<ExprId> access_guard(const std::vector<KernelExpr>& indices, kernel::TensorId tensor,
                                      const std::vector<AxisId>& domain);
   program::TensorMap::MapDim map_dim(const partition::BulkDim& dim, int box);
+  ExprId among_neighbours(ValueId value);
   std::optional<program::MapId> tensor_map(ValueId value, std::vector<ExprId>& coordinates);
 
   // --- compute.cpp: the computing lanes
@@ -142,7 +143,6 @@ class Lowerer {
   program::Operand shared_operand(ValueId value, AxisId free_axis, AxisId k, int lag);
   void fetch(ValueId value, Block& block, int lag);  // from a ring's slot into registers; a slice of a kept value too
   ExprId kept_origin(AxisId whole, AxisId loop);
-  ExprId among_neighbours(ValueId value);
   ExprId in_tile(AxisId own, const std::vector<AxisId>& domain);
   ExprId shared_row(ValueId value, const std::vector<AxisId>& domain);
   ExprId shared_col(ValueId value, const std::vector<AxisId>& domain);
