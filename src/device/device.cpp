@@ -107,6 +107,10 @@ std::optional<RegisterBudget> Device::find_budget(int consumers, int producer, i
   return first;
 }
 
+std::int64_t Device::shared_bytes(int blocks) const {
+  return std::min(memory.shared_bytes_per_block, memory.shared_bytes_per_unit / blocks - memory.shared_bytes_reserved);
+}
+
 double Device::rate_per_cycle(Resource resource) const {
   const ResourceRate& entry = (*this)[resource];
   if (entry.scope == Scope::execution_unit) return entry.rate;

@@ -323,6 +323,8 @@ struct Device {
   // How the registers of a block with so many consumers are shared out, one of so many blocks on an execution unit: the
   // first budget whose producer has at least so many registers, else the first. Nothing where it is not known.
   [[nodiscard]] std::optional<RegisterBudget> find_budget(int consumers, int producer = 0, int blocks = 1) const;
+  // The most bytes of shared memory that each of so many blocks on an execution unit can have.
+  [[nodiscard]] std::int64_t shared_bytes(int blocks) const;
 
   // The share of one execution unit per cycle at the burst clock, with all execution units at work.
   [[nodiscard]] double rate_per_cycle(Resource resource) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -20,8 +21,7 @@ constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::array<std::string_view, 2> share_names = {"rows", "sums"};
 constexpr std::string_view known_keys =
     "split, row, column, stream, element, lanes, teams, blocks, share, overlap, depth, outer, turns, staged, order, "
-    "raster, band, "
-    "cluster, walk, pass, bulk";
+    "raster, band, cluster, walk, pass, bulk";
 
 std::optional<int> number(const std::string& text) {
   int value = 0;
@@ -36,6 +36,20 @@ Result<int> number_in(const std::string& key, const std::string& text, int low, 
     return fail("'{}' must be a number from {} to {}, found '{}'", key, low, high, text);
   }
   return *value;
+}
+
+// "h:2": so many along an axis. Without a colon the axis is empty.
+struct Along {
+  std::string axis;
+  int count = 0;
+};
+
+std::optional<Along> along_in(const std::string& text, int low, int high) {
+  const std::size_t colon = text.find(':');
+  const bool named = colon != std::string::npos;
+  const auto count = number(named ? text.substr(colon + 1) : text);
+  if (colon == 0 || !count || *count < low || *count > high) return std::nullopt;
+  return Along{named ? text.substr(0, colon) : "", *count};
 }
 
 template <std::size_t n>
@@ -83,38 +97,26 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
   if (key == "turns") return set(one_of(key, text, switch_names), [&](int v) { c.schedule.turns = v == 1; });
   if (key == "staged") return set(one_of(key, text, switch_names), [&](int v) { c.schedule.staged_stores = v == 1; });
   if (key == "walk") {
-    if (text == "off") {
-      c.walk = {};
-      return {};
-    }
-    const std::size_t colon = text.find(':');
-    const auto length = colon == std::string::npos ? std::nullopt : number(text.substr(colon + 1));
-    if (colon == 0 || !length || *length < 2)
+    const auto walk = text == "off" ? Along{} : along_in(text, 2, std::numeric_limits<int>::max());
+    if (!walk || (walk->axis.empty() && walk->count > 0))
       return fail("'walk' must be off or AXIS:STEPS, such as h:8; found '{}'", text);
-    c.walk = {text.substr(0, colon), *length};
+    c.walk = {};
+    if (walk->count > 0) c.walk = {walk->axis, walk->count};
     return {};
   }
-  if (key == "cluster") {  // 2, or h:2
-    const std::size_t colon = text.find(':');
-    const auto count = number(colon == std::string::npos ? text : text.substr(colon + 1));
-    if (colon == 0 || !count || *count < 1 || *count > 8)
-      return fail("'cluster' must be a number from 1 to 8, or AXIS:BLOCKS such as h:2; found '{}'", text);
-    c.partition.cluster = *count;
-    c.partition.along = colon == std::string::npos ? "" : text.substr(0, colon);
+  if (key == "cluster") {
+    const auto cluster = along_in(text, 1, 8);
+    if (!cluster) return fail("'cluster' must be a number from 1 to 8, or AXIS:BLOCKS such as h:2; found '{}'", text);
+    c.partition.cluster = cluster->count;
+    c.partition.along = cluster->axis;
     return {};
   }
-  if (key == "teams") {  // h:2
-    if (text == "off") {
-      c.partition.teams = 1;
-      c.partition.apart.clear();
-      return {};
-    }
-    const std::size_t colon = text.find(':');
-    const auto count = colon == std::string::npos ? std::nullopt : number(text.substr(colon + 1));
-    if (colon == 0 || !count || *count < 2 || *count > 4)
+  if (key == "teams") {
+    const auto teams = text == "off" ? Along{"", 1} : along_in(text, 2, 4);
+    if (!teams || (teams->axis.empty() && teams->count > 1))
       return fail("'teams' must be off or AXIS:TEAMS, such as h:2; found '{}'", text);
-    c.partition.teams = *count;
-    c.partition.apart = text.substr(0, colon);
+    c.partition.teams = teams->count;
+    c.partition.apart = teams->axis;
     return {};
   }
   if (key == "pass") return set(one_of(key, text, switch_names), [&](int v) { c.pass_over = v == 1; });

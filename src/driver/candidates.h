@@ -17,9 +17,9 @@ struct Candidate {
 
 using Forced = std::vector<std::pair<std::string, std::string>>;
 
-// Puts the forced choices over `choices`. Keys: split, row, column, stream, element, lanes, share, overlap, depth,
-// outer, turns, staged, order, raster, band, cluster, walk, pass, bulk. Unknown keys and values are errors that list
-// the known.
+// Puts the forced choices over `choices`. Keys: split, row, column, stream, element, lanes, teams, blocks, share,
+// overlap, depth, outer, turns, staged, order, raster, band, cluster, walk, pass, bulk. Unknown keys and values are
+// errors that list the known.
 [[nodiscard]] Result<void> force(Choices& choices, const Forced& forced);
 
 // Best first; never empty.

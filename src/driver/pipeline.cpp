@@ -17,12 +17,6 @@ namespace {
 constexpr std::int64_t proof_budget = 20'000;
 constexpr std::int64_t usual_instances = 8;
 
-// What each of so many blocks on an execution unit can have.
-std::int64_t shared_of_block(const device::Device& device, int blocks) {
-  return std::min(device.memory.shared_bytes_per_block,
-                  device.memory.shared_bytes_per_unit / blocks - device.memory.shared_bytes_reserved);
-}
-
 // Runs one stage and notes its time.
 template <class F>
 auto stage(std::vector<StageTime>* times, const char* name, F&& run) {
@@ -65,7 +59,7 @@ Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::De
   });
   if (!lowered) return tl::unexpected(lowered.error());
   // Places buffers; needs the final list of them.
-  const std::int64_t shared = shared_of_block(device, lowered->blocks_per_unit);
+  const std::int64_t shared = device.shared_bytes(lowered->blocks_per_unit);
   auto legal = stage(times, "legalise", [&] { return program::legalise(std::move(*lowered), shared); });
   if (!legal) return tl::unexpected(legal.error());
   if (auto able = check_capabilities(*legal, device); !able) return tl::unexpected(able.error());

@@ -108,16 +108,6 @@ CopyShape copy_shape(const Program& program, const TensorMap& map) {
   return shape;
 }
 
-namespace {
-
-std::int64_t rows_of(const TensorMap& map) {
-  std::int64_t rows = 1;
-  for (std::size_t d = 1; d < map.dims.size(); ++d) rows *= map.dims[d].box;
-  return rows;
-}
-
-}  // namespace
-
 // In a multicast, every block brings its share of the rows, at the share's place, to all blocks.
 void Sm90a::write(const CopyBulk& op) {
   const TensorMap& map = program_[op.map];
@@ -132,7 +122,7 @@ void Sm90a::write(const CopyBulk& op) {
   open_leader();
   for (int box = 0; box < shape.boxes; ++box) {
     std::string target = slot_address(op.target);
-    if (multicast) target += fmt::format(" + rank * {}", rows_of(map) * row_bytes(buffer));
+    if (multicast) target += fmt::format(" + rank * {}", map.rows() * row_bytes(buffer));
     const std::int64_t place = box * box_bytes(buffer) + op.row * row_bytes(buffer);
     if (place > 0) target += fmt::format(" + {}", place);
     std::vector<std::string> args = {target, "&" + emission_.name(op.map), full(buffer.ring, op.target.lag)};

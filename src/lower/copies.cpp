@@ -19,6 +19,9 @@ program::Swizzle swizzle_for(int rows, int cols, ScalarType type) {
 
 namespace {
 
+// Elements that the copy engine moves as one: copies begin at multiples of 16 bytes.
+int copied_together(ScalarType type) { return 128 / bits(type); }
+
 const Expr& access_of(const task::Graph& graph, const kernel::Kernel& kernel, ValueId value) {
   for (const task::Task& t : graph.tasks) {
     if (t.kind == task::TaskKind::load && t.writes == value) {
@@ -176,10 +179,10 @@ program::TensorMap::MapDim Lowerer::map_dim(const partition::BulkDim& dim, int b
   return d;
 }
 
-// Where a single number stands among those that are copied with it: copies begin at multiples of 16 bytes.
+// Where a single number stands among those that are copied with it.
 ExprId Lowerer::among_neighbours(ValueId value) {
   const Expr access = access_of(graph_, kernel_, value);
-  return b_.mod(uniform(access.args.back()), 128 / bits(access.type));
+  return b_.mod(uniform(access.args.back()), copied_together(access.type));
 }
 
 std::optional<program::MapId> Lowerer::tensor_map(ValueId value, std::vector<ExprId>& coordinates) {
@@ -210,8 +213,7 @@ std::optional<program::MapId> Lowerer::tensor_map(ValueId value, std::vector<Exp
   for (const auto& [stride, factor] : answer.view->aligned) {
     ExprId elements = b_.constant(factor);
     for (const KernelExpr s : stride) elements = b_.mul(elements, size(s));
-    const std::int64_t step = 128 / bits(program_[map.tensor].type);
-    const ExprId aligned = b_.eq(b_.mod(elements, step), b_.constant(0));
+    const ExprId aligned = b_.eq(b_.mod(elements, copied_together(program_[map.tensor].type)), b_.constant(0));
     if (std::find(program_.requirements.begin(), program_.requirements.end(), aligned) == program_.requirements.end()) {
       program_.requirements.push_back(aligned);
     }

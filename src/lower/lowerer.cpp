@@ -51,8 +51,7 @@ Result<program::Program> Lowerer::run() {
   role.instances = partition_.all_lanes();
   program_.blocks_per_unit = partition_.choice.blocks;
   std::optional<device::RegisterBudget> budget;
-  if (!schedule_.copier.empty() && partition_.has_products &&
-      (partition_.all_lanes() > 1 || partition_.choice.blocks > 1))
+  if (!schedule_.copier.empty() && partition_.has_products && partition_.shares_registers())
     budget = device_.find_budget(partition_.all_lanes(), copier_registers(), partition_.choice.blocks);
   if (budget) {
     role.registers = budget->consumer;
@@ -340,7 +339,7 @@ ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, cons
 
 bool Lowerer::ragged(AxisId axis) const {
   const auto known = task::static_extent(kernel_, axis);
-  return !known || *known == 0 || *known % work_tile(axis) != 0;
+  return !known || *known == 0 || *known % partition_.work_tile(axis) != 0;
 }
 
 ExprId Lowerer::inside(const std::vector<AxisId>& domain) {

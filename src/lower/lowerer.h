@@ -82,7 +82,6 @@ class Lowerer {
   void open_tiles(std::vector<AxisId> order, ExprId rest, const std::vector<AxisId>& longest_first, Block& body);
   ExprId tiles_of(const std::vector<AxisId>& axes);
   ExprId work_count();
-  [[nodiscard]] std::int64_t work_tile(AxisId axis) const;
   struct Bounds {
     program::VarId trips;
     program::VarId first;  // the tile walked first

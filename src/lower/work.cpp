@@ -9,12 +9,6 @@ namespace pipethreader::lower {
 
 using kernel::AxisKind;
 
-// What a work item covers of an axis: the blocks of a cluster lie side by side along one, and so do teams.
-std::int64_t Lowerer::work_tile(AxisId axis) const {
-  return std::int64_t{partition_.extent(axis)} * (axis == partition_.beside ? partition_.choice.cluster : 1) *
-         (axis == partition_.apart ? partition_.choice.teams : 1);
-}
-
 ExprId Lowerer::work_count() { return tiles_of(partition_.walk); }
 
 // item -> tile of every parallel axis. Tiles whose loops are longest come first, in bands of the other axes' tiles that
@@ -53,7 +47,7 @@ void Lowerer::open_work(Block& body) {
 
 ExprId Lowerer::tiles_of(const std::vector<AxisId>& axes) {
   ExprId count = b_.constant(1);
-  for (const AxisId a : axes) count = b_.mul(count, b_.ceil_div(extent(a), work_tile(a)));
+  for (const AxisId a : axes) count = b_.mul(count, b_.ceil_div(extent(a), partition_.work_tile(a)));
   return count;
 }
 
@@ -65,11 +59,11 @@ void Lowerer::open_tiles(std::vector<AxisId> order, ExprId rest, const std::vect
   const auto uneven = [&](AxisId a) {
     return std::find(longest_first.begin(), longest_first.end(), a) != longest_first.end();
   };
-  const auto tiles = [&](AxisId a) { return b_.ceil_div(extent(a), work_tile(a)); };
+  const auto tiles = [&](AxisId a) { return b_.ceil_div(extent(a), partition_.work_tile(a)); };
   const auto set = [&](AxisId a, ExprId tile) {
     if (uneven(a)) tile = b_.sub(b_.sub(tiles(a), 1), tile);
     const program::VarId var = variable(kernel_[a].name + (tiled(a) ? "_0" : ""));
-    ExprId start = b_.mul(tile, work_tile(a));
+    ExprId start = b_.mul(tile, partition_.work_tile(a));
     if (a == partition_.beside && partition_.choice.cluster > 1)
       start = b_.add(start, b_.mul(b_.cluster_rank(), partition_.extent(a)));
     let(body, var, start);

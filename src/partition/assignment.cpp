@@ -18,7 +18,7 @@ using task::TaskKind;
 
 namespace {
 
-constexpr int alignment = 128;  // bytes, of what the copy engine writes to shared memory
+constexpr int alignment = 128;  // bytes: where the copy engine can begin to write shared memory
 
 bool contains(const std::vector<AxisId>& axes, AxisId axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();

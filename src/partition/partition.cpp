@@ -243,9 +243,10 @@ bool differs_in_teams(const task::Graph& graph, const Partition& partition, Expr
 
 std::vector<AxisId> axes_of_teams(const task::Graph& graph) {
   constexpr int least = 2;  // teams
+  const std::set<AxisId> uneven = uneven_axes(graph);
   std::vector<AxisId> axes;
   for (const AxisId axis : graph.kernel.parallel) {
-    if (graph.tiled.contains(axis) || uneven_axes(graph).contains(axis)) continue;
+    if (graph.tiled.contains(axis) || uneven.contains(axis)) continue;
     const bool shares = std::any_of(graph.tasks.begin(), graph.tasks.end(), [&](const task::Task& t) {
       return t.kind == task::TaskKind::load && !graph.tiled_axes(*t.writes).empty() &&
              !differs_along(graph, axis, least, std::get<Assign>(graph.kernel[t.statement].node).expr);
@@ -277,10 +278,9 @@ double work_items(const task::Graph& graph, const Partition& partition, std::int
   double items = 1;
   for (const AxisId a : partition.walk) {
     const std::int64_t extent = std::max<std::int64_t>(1, task::static_extent(graph.kernel, a).value_or(dynamic_size));
+    const std::int64_t tile = partition.work_tile(a);
     const std::int64_t blocks = a == partition.beside ? partition.choice.cluster : 1;
-    const std::int64_t tile = partition.extent(a) * blocks * (a == partition.apart ? partition.choice.teams : 1);
-    const std::int64_t clusters = (extent + tile - 1) / tile;
-    items *= static_cast<double>(clusters * blocks);
+    items *= static_cast<double>((extent + tile - 1) / tile * blocks);
   }
   return items;
 }

@@ -36,8 +36,8 @@ struct Choice {
   int raster = 1;     // row tiles that neighbouring work items walk before the next column tile
   int cluster = 1;    // blocks that copy for each other what all of them read
   std::string along;  // the parallel axis that the blocks of a cluster lie along; empty: that of the rows
-  int band =
-      0;  // where loops' ranges depend on some axes: tiles of the others that are walked together, at most; 0: all
+  // Where loops' ranges depend on some axes: tiles of the others that are walked together, at most; 0: all.
+  int band = 0;
   bool operator==(const Choice&) const = default;
 };
 
@@ -47,8 +47,7 @@ struct Partition {
   kernel::AxisId row;     // of the products' rows
   kernel::AxisId beside;  // along which the blocks of a cluster lie; invalid without clusters
   kernel::AxisId apart;   // along which the teams of lanes lie; invalid when all lanes are one
-  kernel::AxisId
-      split;  // shared out among the lanes of a team: `row`, or the axis of sums; invalid when a lane holds everything
+  kernel::AxisId split;   // that the lanes of a team share: `row`, or the axis of sums; invalid when a lane holds all
   std::optional<LaneSums> sums;      // that are partial in every lane, when lanes split their axis
   int lanes = 1;                     // of a team
   std::vector<kernel::AxisId> walk;  // parallel axes, slowest first
@@ -56,6 +55,12 @@ struct Partition {
 
   [[nodiscard]] int extent(kernel::AxisId axis) const { return tile[static_cast<std::size_t>(axis.index)]; }
   [[nodiscard]] int all_lanes() const { return lanes * choice.teams; }
+  // What a work item covers of an axis: the blocks of a cluster lie side by side along one, and so do teams.
+  [[nodiscard]] std::int64_t work_tile(kernel::AxisId axis) const {
+    return std::int64_t{extent(axis)} * (axis == beside ? choice.cluster : 1) * (axis == apart ? choice.teams : 1);
+  }
+  // A lone lane has the most registers that a thread can have anyway.
+  [[nodiscard]] bool shares_registers() const { return all_lanes() > 1 || choice.blocks > 1; }
   // The part of the tile that one lane holds.
   [[nodiscard]] int local(kernel::AxisId axis) const { return axis == split ? extent(axis) / lanes : extent(axis); }
 };

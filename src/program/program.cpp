@@ -20,6 +20,12 @@ int swizzle_bytes(Swizzle swizzle) {
   return 0;
 }
 
+std::int64_t TensorMap::rows() const {
+  std::int64_t rows = 1;
+  for (std::size_t d = 1; d < dims.size(); ++d) rows *= dims[d].box;
+  return rows;
+}
+
 // Whole boxes: a swizzled row whose width is no multiple of the span still fills its last box.
 std::int64_t slot_bytes(const Buffer& buffer) {
   const std::int64_t row = (static_cast<std::int64_t>(buffer.cols) * bits(buffer.type) + 7) / 8;

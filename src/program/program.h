@@ -124,6 +124,9 @@ struct TensorMap {
   };
   std::vector<MapDim> dims;
   Swizzle swizzle = Swizzle::bytes128;
+
+  // Of shared memory, that one copy moves: every dim but the innermost.
+  [[nodiscard]] std::int64_t rows() const;
 };
 
 // A register tile of each instance of a role.

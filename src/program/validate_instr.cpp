@@ -161,10 +161,8 @@ void Checker::bulk(const BufferRef& ref, MapId id, const std::vector<ExprId>& co
         name(p_[map.tensor].type), b.name, name(b.type));
   check(map.swizzle == b.swizzle, Rule::copy_shape, "map {} swizzles by {}, buffer {} by {}", map.name,
         swizzle_bytes(map.swizzle), b.name, swizzle_bytes(b.swizzle));
-  std::int64_t rows = 1;
-  for (std::size_t i = 1; i < map.dims.size(); ++i) rows *= map.dims[i].box;
   const bool shared = b.ring.valid() && p_[b.ring].multicast && !store;  // each block brings its share of the rows
-  const std::int64_t moved = rows * (shared ? p_.cluster : 1);
+  const std::int64_t moved = map.rows() * (shared ? p_.cluster : 1);
   check(map.dims[0].box == b.cols && (store ? moved <= b.rows : b.rows % moved == 0), Rule::copy_shape,
         "map {} moves {} x {}, buffer {} is {} x {}", map.name, moved, map.dims[0].box, b.name, b.rows, b.cols);
 }
@@ -211,8 +209,7 @@ void Checker::op(const CopyBulk& x, Scope& scope) {
   const Buffer& b = p_[x.target.buffer];
   check(b.ring.valid() && p_[b.ring].bytes > 0, Rule::ring_fill, "buffer {} is in no ring that expects bytes", b.name);
   bulk(x.target, x.map, x.coordinates, false);
-  std::int64_t rows = p_[b.ring].multicast ? p_.cluster : 1;
-  for (std::size_t i = 1; i < p_[x.map].dims.size(); ++i) rows *= p_[x.map].dims[i].box;
+  const std::int64_t rows = p_[x.map].rows() * (p_[b.ring].multicast ? p_.cluster : 1);
   check(x.row >= 0 && x.row % rows == 0 && x.row + rows <= b.rows, Rule::copy_shape,
         "{} rows from row {} on, buffer {} has {}", rows, x.row, b.name, b.rows);
   std::set<int> begins;  // of all copies into the buffer: together they fill it

@@ -12,11 +12,11 @@ namespace pipethreader::schedule {
 [[nodiscard]] bool reads(const task::Graph& graph, const partition::Assignment& assignment, const Item& item,
                          const RingPlan& ring, Part end);
 
+// `first` and `last` are items.size() where nothing reads the ring.
 struct RingUse {
   std::size_t ring = 0;   // index into Program::rings
   std::size_t first = 0;  // the item before which the slot must be full: of the earliest stage
-  std::size_t last =
-      0;  // the item after which it is given back: of the latest; both items.size() where nothing reads it
+  std::size_t last = 0;   // the item after which it is given back: of the latest stage
 };
 
 // For every ring that advances with the body: `level` are the loops around it, outermost first.

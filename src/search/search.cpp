@@ -19,6 +19,7 @@ using schedule::Overlap;
 
 namespace {
 
+constexpr int most_lanes = 4;                 // on an execution unit: registers of more threads hold too little
 constexpr std::int64_t barrier_bytes = 2048;  // room for the barriers that lowering adds
 constexpr int depth_limit = 4;
 constexpr int trips_limit = 8;  // of a loop that are simulated
@@ -111,7 +112,6 @@ class Ranking {
 
   // Teams of lanes that share what is alike along an axis.
   void form_teams(partition::Choice choice) {
-    constexpr int most_lanes = 4;
     if (!products_ || choice.share_sums) return;
     for (const kernel::AxisId axis : teams_along_) {
       choice.apart = graph_.kernel[axis].name;
@@ -122,7 +122,6 @@ class Ranking {
 
   // Blocks that stay on a unit together, each with work of its own.
   void share_units(partition::Choice choice) {
-    constexpr int most_lanes = 4;  // of all blocks: registers of so many threads hold no more
     if (!products_ || choice.order == Order::single || choice.share_sums) return;
     for (choice.blocks = 2; choice.blocks * choice.lanes <= most_lanes; ++choice.blocks)
       if (auto cut = partition::propagate(graph_, choice)) try_schedules(*cut);
@@ -216,9 +215,7 @@ class Ranking {
     SharedNeed need = shared_need(graph_, assignment, *program);
     if (staged) need.fixed += staged_bytes(cut, graph_.root);
     need.fixed += handed_bytes(cut);
-    const std::int64_t share =
-        device_.memory.shared_bytes_per_unit / cut.choice.blocks - device_.memory.shared_bytes_reserved;
-    const std::int64_t room = std::min(device_.memory.shared_bytes_per_block, share) - barrier_bytes - need.fixed;
+    const std::int64_t room = device_.shared_bytes(cut.choice.blocks) - barrier_bytes - need.fixed;
     int depth = need.per_depth == 0 ? 1 : static_cast<int>(std::min<std::int64_t>(depth_limit, room / need.per_depth));
     candidate.shared_bytes = need.fixed + std::max(1, depth) * need.per_depth;
     note_least(candidate);
@@ -265,8 +262,7 @@ class Ranking {
 
   int register_limit(const partition::Partition& cut) const {
     std::optional<device::RegisterBudget> budget;
-    if (cut.all_lanes() > 1 || cut.choice.blocks > 1)
-      budget = device_.find_budget(cut.all_lanes(), 0, cut.choice.blocks);
+    if (cut.shares_registers()) budget = device_.find_budget(cut.all_lanes(), 0, cut.choice.blocks);
     return budget ? budget->consumer : device_.registers.per_thread_max;
   }
 

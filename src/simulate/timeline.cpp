@@ -42,7 +42,7 @@ struct Lane {
   double ports = 0;                      // register ports' share while it works
   std::vector<std::size_t> groups;       // issued and not finished, oldest first
   std::vector<std::int64_t> last_group;  // by task: its latest group
-  std::vector<double> ended;             // when its work items were over
+  std::size_t ended = 0;                 // work items
 
   [[nodiscard]] bool finished(double now) const {
     return next >= trace->size() && work <= 0 && ready <= now + tolerance;
@@ -188,9 +188,9 @@ class Engine {
         start(lane, s);
         break;
       case Step::Kind::end:
-        if (lane.ended.size() >= ends_.size()) ends_.push_back(now_);
-        lane.ended.push_back(now_);
-        ends_[lane.ended.size() - 1] = std::max(ends_[lane.ended.size() - 1], now_);
+        if (lane.ended == ends_.size()) ends_.push_back(now_);
+        ends_[lane.ended] = std::max(ends_[lane.ended], now_);
+        ++lane.ended;
         break;
       case Step::Kind::begin:
         if (lane.index == static_cast<int>(lanes_.size()) - 1)

@@ -374,18 +374,12 @@ class Compiler {
     return {{buffer, 0}, scratch_part(program_[buffer], elements, code_.instance, instances), {}};
   }
 
-  [[nodiscard]] std::int64_t map_rows(MapId map) const {
-    std::int64_t rows = 1;
-    for (std::size_t i = 1; i < program_[map].dims.size(); ++i) rows *= program_[map].dims[i].box;
-    return rows;
-  }
-
   Result<void> compile(const Instr& instr, const CopyBulk& op) {
     Step& step = add(Do::execute, instr);
     const RingId ring = program_[op.target.buffer].ring;
     if (!ring.valid()) return error("a bulk copy needs a buffer of a ring");
     const bool shared_out = program_[ring].multicast;
-    const std::int64_t rows = map_rows(op.map);
+    const std::int64_t rows = program_[op.map].rows();
     auto access = rows_of(op.target, op.row + (shared_out ? code_.cluster_rank * rows : 0), rows);
     if (!access) return tl::unexpected(access.error());
     step.shared.push_back(std::move(*access));
@@ -431,7 +425,7 @@ class Compiler {
     Step& step = add(Do::execute, instr);
     const auto first = origin(op.row, "its rows");
     if (!first) return tl::unexpected(first.error());
-    auto access = rows_of(op.source, first->low, first->high - first->low + map_rows(op.map));
+    auto access = rows_of(op.source, first->low, first->high - first->low + program_[op.map].rows());
     if (!access) return tl::unexpected(access.error());
     step.shared.push_back(std::move(*access));
     return {};
