@@ -6,8 +6,9 @@
     scripts/measured.py --tables                    # tables only; needs no package
     scripts/measured.py --check                     # fails when a table does not hold what the file holds
 
-h200.json, h200-before.json, h200-mamba2.json and h200-earlier.json hold whole kernels beside their peers, the newest first, and
-h200-choices.json what single choices gave. Numbers in the documents come from these files alone.
+h200.json, h200-before.json, h200-mamba2.json and h200-earlier.json hold whole kernels beside their peers, the newest
+first, h200-choices.json what single choices gave, and h200-counters.json what the hardware counters said. Numbers in
+the documents come from these files alone.
 """
 
 import argparse
@@ -61,10 +62,30 @@ def choices(results):
     return "\n".join(lines) + "\n"
 
 
+def counters(results):
+    lines = [f"Measured on an {results['card']} ({results['clock']}), {results['date']}; `{results['command']}`:", "",
+             "| kernel | sizes | schedule | time | clock | instructions a cycle | instructions | tensor core busy | L2 "
+             "| device memory |",
+             "|---|---|---|---|---|---|---|---|---|---|"]
+    for row in results["rows"]:
+        kernel, sizes = described(row)
+        lines.append(f"| {kernel} | {sizes} | {row['schedule']} | {row['us']:.0f} us | {row['clock_ghz']} GHz | "
+                     f"{row['instructions_per_cycle']} | {row['million_instructions']} M | "
+                     f"{row['tensor_active_percent']:.0f}% | {row['l2_percent']:.0f}% | {row['memory_tb_per_s']} TB/s |")
+    return "\n".join(lines) + "\n"
+
+
 # Each document's tables: the word in their markers, the file, and how its table is written.
 TABLES = {
     "README.md": [("measured", "h200.json", table)],
-    "docs/performance.md": [("measured", "h200.json", table), ("before", "h200-before.json", table), ("mamba2", "h200-mamba2.json", table), ("earlier", "h200-earlier.json", table), ("choices", "h200-choices.json", choices)],
+    "docs/performance.md": [
+        ("measured", "h200.json", table),
+        ("before", "h200-before.json", table),
+        ("mamba2", "h200-mamba2.json", table),
+        ("earlier", "h200-earlier.json", table),
+        ("choices", "h200-choices.json", choices),
+        ("counters", "h200-counters.json", counters),
+    ],
 }
 
 
