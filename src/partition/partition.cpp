@@ -280,7 +280,8 @@ double work_items(const task::Graph& graph, const Partition& partition, std::int
     const std::int64_t extent = std::max<std::int64_t>(1, task::static_extent(graph.kernel, a).value_or(dynamic_size));
     const std::int64_t tile = partition.work_tile(a);
     const std::int64_t blocks = a == partition.beside ? partition.choice.cluster : 1;
-    items *= static_cast<double>((extent + tile - 1) / tile * blocks);
+    const std::int64_t tiles = (extent + tile - 1) / tile;
+    items *= static_cast<double>(tiles * blocks);
   }
   return items;
 }
