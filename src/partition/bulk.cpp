@@ -72,8 +72,6 @@ class Viewer {
       if (apart * element_bits / 8 % 16 != 0)
         return no("a window moves along the contiguous dim by less than 16 bytes");
     }
-    // On an H200 the driver would not encode what has a single dim.
-    if (view_.dims.size() < 2) return no("it has one dim");
     merge_uniform();
     if (view_.dims.size() > rank_limit)
       return no(fmt::format("{} dims, the copy engine has {}", view_.dims.size(), rank_limit));

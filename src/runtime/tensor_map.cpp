@@ -110,10 +110,13 @@ Result<TensorMap> Gpu::encode(const TensorMapDescription& d) const {
   const std::vector<std::uint32_t> ones(d.sizes.size(), 1);
   const auto& element_strides = d.element_strides.empty() ? ones : d.element_strides;
   constexpr int no_interleave = 0;
+  // The driver reads no stride of a tensor with one dim, but refuses a null pointer to them.
+  std::vector<std::uint64_t> strides = d.byte_strides;
+  strides.resize(d.sizes.size());
   TensorMap map;
   auto ok = context_->run("encode a tensor map", [&](const Driver& driver) {
     return driver.encode_tiled(map.opaque_.data(), *element_code(d.type), static_cast<std::uint32_t>(d.sizes.size()),
-                               reinterpret_cast<void*>(d.base), d.sizes.data(), d.byte_strides.data(), d.box.data(),
+                               reinterpret_cast<void*>(d.base), d.sizes.data(), strides.data(), d.box.data(),
                                element_strides.data(), no_interleave, static_cast<int>(d.swizzle),
                                static_cast<int>(d.l2_promotion), static_cast<int>(d.fill));
   });
