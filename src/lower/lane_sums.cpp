@@ -59,6 +59,9 @@ void Lowerer::join_lanes(StatementId loop, Block& block) {
   first.then.push_back({program::BarrierArrive{*taken_, std::nullopt}, {}});
   first.otherwise.push_back({program::BarrierArrive{handed, std::nullopt}, {}});
   block.push_back({std::move(first), "the first lane adds what the others have summed"});
+  for (const ValueId v : partition_.sums->values) {
+    if (assignment_[v].scratch) write_scratch(v, block);
+  }
 }
 
 }  // namespace pipethreader::lower

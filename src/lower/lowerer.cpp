@@ -290,26 +290,18 @@ ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, cons
       const auto serial = serial_reads_.find(id);
       if (serial != serial_reads_.end()) {
         source = serial->second;
-        for (const AxisId a : e.kind == Expr::Kind::value ? assignment_[e.value].axes : domain) {
-          if (domain_dim(domain, a) >= 0) axes.push_back(a);
-        }
-        if (e.kind == Expr::Kind::access) {
-          const auto mine = task::axes_of(kernel_, id);
-          std::erase_if(axes, [&](AxisId a) { return !mine.contains(a); });
-        }
+        const auto mine = task::axes_of(kernel_, id);
+        std::ranges::copy_if(domain, std::back_inserter(axes), [&](AxisId a) { return mine.contains(a); });
       } else if (e.kind == Expr::Kind::access) {
         fail("an access that was not loaded", e.span);
         return b_.constant(0);
+      } else if (task::is_read_elsewhere(kernel_, id)) {
+        const auto mine = task::axes_of(kernel_, id);
+        std::ranges::copy_if(domain, std::back_inserter(axes), [&](AxisId a) { return mine.contains(a); });
+        std::vector<int> kept;
+        for (const AxisId a : axes) kept.push_back(domain_dim(domain, a));
+        source = read_scratch(id, axes, layout::slice(layout, kept), block);
       } else {
-        for (std::size_t i = 0; i < e.args.size(); ++i) {
-          const Expr& arg = kernel_[e.args[i]];
-          if (arg.kind != Expr::Kind::axis || arg.axis != kernel_[e.value].axes[i]) {
-            fail(fmt::format("'{}' is read at another place than its own axes; this is not scheduled yet",
-                             kernel_[e.value].name),
-                 e.span);
-            return b_.constant(0);
-          }
-        }
         source = operand(e.value, domain, layout, block);
         axes = assignment_[e.value].axes;
       }

@@ -145,6 +145,9 @@ class Lowerer {
   ExprId in_tile(AxisId own, const std::vector<AxisId>& domain);
   ExprId shared_row(ValueId value, const std::vector<AxisId>& domain);
   ExprId shared_col(ValueId value, const std::vector<AxisId>& domain);
+  ExprId at_index(AxisId own, KernelExpr index, const std::vector<AxisId>& domain);
+  program::FragmentId read_scratch(KernelExpr value, const std::vector<AxisId>& axes, const layout::Layout& layout,
+                                   Block& block);
   void set_aside(ValueId operand);
   void move_operand(ValueId operand, Block& block);
   void write_scratch(ValueId value, Block& block);

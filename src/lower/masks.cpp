@@ -40,7 +40,8 @@ std::optional<AxisId> Lowerer::summed_by_product(ValueId value) const {
 // The value that an expression is, but for its sign and its type: where that is 0, so is the expression.
 std::optional<ValueId> Lowerer::same_zeros(KernelExpr expr) const {
   const Expr& e = kernel_[expr];
-  if (e.kind == Expr::Kind::value) return e.value;
+  if (e.kind == Expr::Kind::value)
+    return task::is_read_elsewhere(kernel_, expr) ? std::nullopt : std::optional(e.value);
   const bool keeps = e.kind == Expr::Kind::convert || (e.kind == Expr::Kind::call && e.function == Function::neg);
   return keeps ? same_zeros(e.args[0]) : std::nullopt;
 }

@@ -40,6 +40,33 @@ ExprId Lowerer::shared_col(ValueId value, const std::vector<AxisId>& domain) {
   return copied ? among_neighbours(value) : b_.constant(0);
 }
 
+// Where a value that is read at `index` lies along its axis `own`. All points that count lie inside; said so that the
+// others stay inside too.
+ExprId Lowerer::at_index(AxisId own, KernelExpr index, const std::vector<AxisId>& domain) {
+  const Expr& e = kernel_[index];
+  if (e.kind == Expr::Kind::axis && e.axis == own) return in_tile(own, domain);
+  const ExprId at = b_.sub(indexing(index, domain), origin(own));
+  return b_.max(b_.min(at, b_.sub(extent(own), 1)), b_.constant(0));
+}
+
+// A computed value, over `axes`, from its copy in shared memory: at whatever indices the expression names.
+program::FragmentId Lowerer::read_scratch(KernelExpr value, const std::vector<AxisId>& axes,
+                                          const layout::Layout& layout, Block& block) {
+  const Expr e = kernel_[value];
+  const partition::SharedTile& tile = *assignment_[e.value].shared;
+  const std::vector<AxisId>& own = kernel_[e.value].axes;
+  const auto along = [&](AxisId axis) {
+    const auto i = static_cast<std::size_t>(std::find(own.begin(), own.end(), axis) - own.begin());
+    return at_index(axis, e.args[i], axes);
+  };
+  ExprId row = b_.constant(0);
+  for (const AxisId a : tile.row_axes) row = b_.add(b_.mul(row, partition_.extent(a)), along(a));
+  const ExprId col = tile.column.valid() ? along(tile.column) : b_.constant(0);
+  const program::FragmentId f = temporary(kernel_[e.value].name + "_at", kernel_[e.value].type, layout);
+  block.push_back({program::LoadShared{f, {buffers_.at(e.value), 0}, row, col}, {}});
+  return f;
+}
+
 void Lowerer::fetch(ValueId value, Block& block, int lag) {
   const auto& kept = assignment_[value].kept;
   const std::vector<AxisId> domain = assignment_[value].axes;

@@ -249,19 +249,7 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
     }
     if (e.kind == Expr::Kind::value) {
       const bool walked = std::any_of(r.axes.begin(), r.axes.end(), [&](AxisId a) { return mine.contains(a); });
-      if (!walked) return;
-      std::vector<AxisId> order;
-      for (const AxisId a : assignment_[e.value].axes) {
-        if (domain_dim(domain, a) >= 0) order.push_back(a);
-      }
-      std::vector<int> order_kept;
-      for (const AxisId a : order) order_kept.push_back(domain_dim(domain, a));
-      const program::FragmentId f =
-          temporary(kernel_[e.value].name + "_k", kernel_[e.value].type, layout::slice(layout, order_kept));
-      inner.push_back(
-          {program::LoadShared{f, {buffers_.at(e.value), 0}, shared_row(e.value, order), shared_col(e.value, order)},
-           {}});
-      serial_reads_[id] = f;
+      if (walked) serial_reads_[id] = read_scratch(id, axes, slice, inner);
       return;
     }
     for (const KernelExpr arg : e.args) read(arg);

@@ -164,9 +164,8 @@ class Assigner {
     if (loaded(v)) {
       stage(v);
     } else {
-      at(v).scratch = true;
       at(v).in_registers = true;
-      at(v).shared = computed_tile(v);
+      in_scratch(v);
     }
   }
 
@@ -232,6 +231,26 @@ class Assigner {
       if (t.kind == TaskKind::serial_reduce) serial_operand(t, v);
     }
     if (t.writes) at(*t.writes).in_registers = true;
+    for (const ValueId v : read_elsewhere(t)) in_scratch(v);
+  }
+
+  // Registers hold what a value is at its own axes; at other places it is read from shared memory.
+  std::set<ValueId> read_elsewhere(const Task& t) const {
+    const Kernel& k = graph_.kernel;
+    const auto& node = k[t.statement].node;
+    std::set<ValueId> values;
+    const auto add = [&](ExprId e) { values.merge(task::read_elsewhere(k, e)); };
+    if (const auto* assign = std::get_if<Assign>(&node)) {
+      add(assign->expr);
+      if (assign->when) add(*assign->when);
+    }
+    if (const auto* store = std::get_if<Store>(&node); store != nullptr && store->when) add(*store->when);
+    return values;
+  }
+
+  void in_scratch(ValueId v) {
+    at(v).scratch = true;
+    at(v).shared = computed_tile(v);
   }
 
   bool exact(const BulkView& view) const {
@@ -244,9 +263,7 @@ class Assigner {
     const bool walked = std::any_of(reduce.axes.begin(), reduce.axes.end(),
                                     [&](AxisId a) { return contains(graph_.kernel[v].axes, a); });
     at(v).in_registers = true;
-    if (!walked) return;
-    at(v).scratch = true;
-    at(v).shared = computed_tile(v);
+    if (walked) in_scratch(v);
   }
 
   void finish(ValueId v) {

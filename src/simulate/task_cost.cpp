@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "task/rewrite.h"
+
 namespace pipethreader::simulate {
 
 using namespace kernel;
@@ -265,6 +267,10 @@ class Costing {
     depth = 0;
     Demand sum;
     if (e.kind == Expr::Kind::reduce) return reduction(e, domain, depth);
+    if (task::is_read_elsewhere(kernel_, id)) {
+      depth = device_.latency.shared_load;
+      return device_[Move::load_shared] * (elements(axes_of(id)) * bits(e.type) / 8.0 / 4);  // 4 bytes at a time
+    }
     if (e.kind == Expr::Kind::value || e.kind == Expr::Kind::access) return sum;  // indices cost next to nothing
     if (axes_of(id).empty() && is_integer(e.type)) return sum;                    // uniform
     const bool sums = e.kind == Expr::Kind::call && (e.function == Function::add || e.function == Function::sub);

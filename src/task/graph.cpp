@@ -123,8 +123,8 @@ class Builder {
     const auto tiled_count = [&](const auto& list) {
       return std::count_if(list.begin(), list.end(), [&](AxisId a) { return graph_.tiled.contains(a); });
     };
-    const bool plain = e.kind == Expr::Kind::value && e.type == k()[store.tensor].type &&
-                       tiled_count(order) == tiled_count(k()[e.value].axes);
+    const bool plain = e.kind == Expr::Kind::value && !is_read_elsewhere(k(), copy.expr) &&
+                       e.type == k()[store.tensor].type && tiled_count(order) == tiled_count(k()[e.value].axes);
     if (!plain) {
       const ValueId tile = add_value(k(), lower_case(k()[store.tensor].name) + "_tile", k()[store.tensor].type, order);
       add_map(tile, false, copy.expr, std::nullopt, span);
@@ -400,7 +400,8 @@ class Builder {
   ValueId operand(ExprId expr, SourceSpan span, bool own) {
     const ExprId flat = flatten(expr, span, std::nullopt);
     const bool loaded = k()[expr].kind == Expr::Kind::access;
-    if (k()[flat].kind == Expr::Kind::value && !(own && loaded)) return k()[flat].value;
+    const bool plain = k()[flat].kind == Expr::Kind::value && !is_read_elsewhere(k(), flat);
+    if (plain && !(own && loaded)) return k()[flat].value;
     const std::set<AxisId> axes = axes_of(k(), flat);
     const ValueId value = add_value(k(), "operand", k()[flat].type, {axes.begin(), axes.end()});
     add_map(value, false, flat, std::nullopt, span);

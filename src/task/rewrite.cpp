@@ -57,6 +57,24 @@ std::set<ValueId> values_of(const Kernel& kernel, ExprId expr) {
   return values;
 }
 
+bool is_read_elsewhere(const Kernel& kernel, ExprId expr) {
+  const Expr& e = kernel[expr];
+  if (e.kind != Expr::Kind::value) return false;
+  const std::vector<AxisId>& own = kernel[e.value].axes;
+  for (std::size_t i = 0; i < e.args.size(); ++i) {
+    const Expr& at = kernel[e.args[i]];
+    if (at.kind != Expr::Kind::axis || at.axis != own[i]) return true;
+  }
+  return false;
+}
+
+std::set<ValueId> read_elsewhere(const Kernel& kernel, ExprId expr) {
+  std::set<ValueId> values;
+  if (is_read_elsewhere(kernel, expr)) values.insert(kernel[expr].value);
+  for (const ExprId arg : kernel[expr].args) values.merge(read_elsewhere(kernel, arg));
+  return values;
+}
+
 bool same_expr(const Kernel& kernel, ExprId a, ExprId b) {
   if (a == b) return true;
   const Expr& x = kernel[a];

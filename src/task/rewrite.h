@@ -16,6 +16,12 @@ namespace pipethreader::task {
 // The values an expression reads.
 [[nodiscard]] std::set<kernel::ValueId> values_of(const kernel::Kernel& kernel, kernel::ExprId expr);
 
+// Whether the expression is a value at another place than its own axes, as x[m, K-1-k] of x[m,k] is.
+[[nodiscard]] bool is_read_elsewhere(const kernel::Kernel& kernel, kernel::ExprId expr);
+
+// The values that an expression reads at another place than their own axes.
+[[nodiscard]] std::set<kernel::ValueId> read_elsewhere(const kernel::Kernel& kernel, kernel::ExprId expr);
+
 // Structural equality of two expressions of one kernel.
 [[nodiscard]] bool same_expr(const kernel::Kernel& kernel, kernel::ExprId a, kernel::ExprId b);
 

@@ -76,7 +76,6 @@ class Streamer {
 
  private:
   void decide() {
-    std::set<AxisId> in_product;
     const std::vector<ExprId> all = reductions(kernel_);
     // Beside a product a tile has its 64 rows at least: no lane holds a long row of each in its registers.
     const bool products = std::any_of(
@@ -99,14 +98,13 @@ class Streamer {
         }
       }
       if (const auto shape = product_shape(kernel_, id); shape && kind == ReductionKind::product) {
-        for (const auto* group : {&shape->m, &shape->n, &shape->k}) in_product.insert(group->begin(), group->end());
+        for (const auto* group : {&shape->m, &shape->n, &shape->k}) in_product_.insert(group->begin(), group->end());
       }
     }
     for (std::size_t i = 0; i < kernel_.axes.size(); ++i) {
       if (kernel_.axes[i].kind != AxisKind::inner) continue;
       const auto extent = static_extent(kernel_, AxisId(i));
-      const std::int64_t limit = in_product.contains(AxisId(i)) ? limits_.resident_product : limits_.resident_row;
-      if (!extent || *extent > limit) streamed_inner_.insert(AxisId(i));
+      if (!extent || *extent > inner_limit(AxisId(i))) streamed_inner_.insert(AxisId(i));
     }
     streamed_.insert(streamed_inner_.begin(), streamed_inner_.end());
   }
@@ -128,6 +126,12 @@ class Streamer {
     std::vector<StatementId> definitions;
     for (const StatementId id : body) {
       const Statement statement = kernel_[id];
+      if (const auto value = read_elsewhere_over(statement, axis)) {
+        return fail_at(kernel_.file, statement.span,
+                       fmt::format("'{}' is read at other places of its axis '{}', {}", kernel_[*value].name,
+                                   kernel_[axis].name, why_not_whole(axis)),
+                       fmt::format("fix a size of at most {} with --dim", inner_limit(axis)));
+      }
       if (defines(kernel_, id, axis)) {
         Assign copy = std::get<Assign>(statement.node);
         if (reduces_over(copy.expr, axis)) {  // needs a whole pass before it can be computed anywhere
@@ -153,15 +157,44 @@ class Streamer {
       } else if (mentions(id, axis)) {
         return fail_at(
             kernel_.file, statement.span,
-            fmt::format("inner axis '{}' has no fixed size up to {} and cannot stay on chip, but this statement "
-                        "needs all of it at once",
-                        kernel_[axis].name, limits_.resident_row),
-            fmt::format("fix its size with --dim, or stream it with `for {}: ...`", kernel_[axis].name));
+            fmt::format("this statement needs all of the inner axis '{}' at once, {}", kernel_[axis].name,
+                        why_not_whole(axis)),
+            fmt::format("fix a size of at most {} with --dim, or make it an axis that is computed in parts: `parallel "
+                        "{}` or `for {}`",
+                        inner_limit(axis), kernel_[axis].name, kernel_[axis].name));
       } else {
         out.push_back(id);
       }
     }
     return out;
+  }
+
+  std::int64_t inner_limit(AxisId axis) const {
+    return in_product_.contains(axis) ? limits_.resident_product : limits_.resident_row;
+  }
+
+  std::string why_not_whole(AxisId axis) const {
+    const auto extent = static_extent(kernel_, axis);
+    if (!extent) return "but its size is not fixed and it cannot stay on chip";
+    return fmt::format("but its size is {} and {}at most {} stay on chip", *extent,
+                       in_product_.contains(axis) ? "of an axis of products " : "", inner_limit(axis));
+  }
+
+  // A value over the axis that the statement reads at another place of it.
+  std::optional<ValueId> read_elsewhere_over(const Statement& s, AxisId axis) const {
+    std::set<ValueId> values;
+    const auto add = [&](ExprId e) { values.merge(read_elsewhere(kernel_, e)); };
+    if (const auto* carry = std::get_if<Carry>(&s.node)) add(carry->init);
+    if (const auto* assign = std::get_if<Assign>(&s.node)) {
+      add(assign->expr);
+      if (assign->when) add(*assign->when);
+    }
+    if (const auto* store = std::get_if<Store>(&s.node)) {
+      add(store->expr);
+      if (store->when) add(*store->when);
+    }
+    const auto found = std::ranges::find_if(values, [&](ValueId v) { return contains(kernel_[v].axes, axis); });
+    return found == values.end() ? std::nullopt : std::optional(*found);
   }
 
   bool store_uses(const Store& store, AxisId axis) const {
@@ -370,6 +403,7 @@ class Streamer {
   const Limits& limits_;
   std::set<AxisId> streamed_;
   std::set<AxisId> streamed_inner_;
+  std::set<AxisId> in_product_;
 };
 
 }  // namespace

@@ -342,5 +342,48 @@ TEST(CompileCases, ConditionalSumsReadAProductsResult) {
   }
 }
 
+// Registers hold what a value is at its own axes; at other places of an inner axis it comes from shared memory.
+TEST(CompileCases, ValuesAreReadAtOtherPlacesOfTheirInnerAxis) {
+  const std::string head = "kernel test(A: f32[M,K]) -> (O: f32[M,K]) {\n  parallel m: M;\n  inner k: K, j: K;\n";
+  for (const std::string body : {
+           "x[m,k] = A[m,k] * 2; O[m,k] = x[m,K-1-k];",
+           "x[m,k] = A[m,k] * 2; O[m,k] = x[m,k/2];",
+           "x[m,k] = A[m,k] * 2; O[m,k] = x[m,(k+1)%K];",
+           "x[m,k] = A[m,k] * 2; O[m,k] = x[m,K-1-k] when k > 2;",
+           "x[m,k] = A[m,k] * 2; O[m,j] = x[m,j];",
+           "x[m,k] = A[m,k] * 2; O[m,k] = f32(f16(x[m,K-1-k] + x[m,k]));",
+           "x[m,k] = A[m,k] * 2; O[m,k] = select(k > 0, x[m,k-1], 0);",
+           "x[m,k] = A[m,k] * 2; y[m,k] = x[m,K-1-k] - x[m,k]; O[m,k] = y[m,k] * y[m,k/2];",
+           "x[m,k] = A[m,k] * 2; y[m] = sum[k] x[m,K-1-k] * x[m,k]; O[m,k] = y[m];",
+           "x[m,k] = A[m,k] * 2; O[m,k] = sum[i: K where i <= k] x[m,K-1-i];",
+           "x[m,k] = A[m,k] * 2; O[m,k] = sum[i: K] x[m,(i+k)%K];",
+           "x[m,k] = A[m,k] > 0; O[m,k] = select(x[m,K-1-k], 1, 0);",
+           "carry x[m,k] = 0; for t: 5 { x[m,k] += sum[t] A[m,k] * t; } O[m,k] = x[m,K-1-k];",
+       }) {
+    const auto run = test::run_kernel(head + body + "\n}", {{"M", 5}, {"K", 9}}, small());
+    EXPECT_EQ(run.failure, "") << body;
+  }
+}
+
+TEST(CompileCases, ProductsReadResultsOfProductsOverTheSameAxis) {
+  const std::string head =
+      "kernel test(A: f16[M,K], B: f16[K,K]) -> (O: f16[M,K]) {\n  parallel m: M;\n  inner k: K;\n"
+      "  x[m,k] = f16(sum[i: K] A[m,i] * B[i,k]);\n";
+  for (const std::string body : {
+           "O[m,k] = x[m,K-1-k];",
+           "O[m,k] = f16(sum[i: K] x[m,i] * B[i,k]);",
+           "O[m,k] = f16(sum[i: K] x[m,K-1-i] * B[i,k]);",
+           "y[m,k] = f16(sum[i: K] x[m,i] * B[i,k] + f32(x[m,k])); O[m,k] = f16(sum[i: K] y[m,i] * B[i,k]);",
+       }) {
+    for (const int lanes : {1, 2}) {
+      const auto how = test::compiled::choices(64 * lanes, 32, 16, lanes, partition::Order::persistent,
+                                               schedule::Overlap::serial, 1);
+      const auto run = test::run_kernel(head + body + "\n}", {{"M", 130}, {"K", 24}}, how);
+      EXPECT_EQ(run.failure, "") << body << " " << lanes;
+      EXPECT_EQ(run.generic_reason, "") << body;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pipethreader

@@ -63,6 +63,43 @@ TEST(Task, PackedTypesAreAClearError) {
       << graph.error().format();
 }
 
+std::string refusal(const std::string& text) {
+  const auto parsed = kernel::parse(text, "k.stask");
+  EXPECT_TRUE(parsed) << parsed.error().format();
+  const auto checked = kernel::check(parsed->front());
+  EXPECT_TRUE(checked) << checked.error().format();
+  const auto graph = task::build(*checked);
+  return graph ? "" : graph.error().format();
+}
+
+TEST(Task, WhatMustStayOnChipSaysHowMuchMay) {
+  const std::string reversed = R"(kernel k(A: f32[M,SIZE]) -> (O: f32[M,SIZE]) {
+  parallel m: M;
+  inner k: SIZE;
+  x[m,k] = A[m,k] * 2;
+  O[m,k] = x[m,SIZE-1-k];
+})";
+  const auto sized = [&](const std::string& size) {
+    std::string own = reversed;
+    for (std::size_t at; (at = own.find("SIZE")) != std::string::npos;) own.replace(at, 4, size);
+    return refusal(own);
+  };
+  EXPECT_EQ(sized("8192"), "");
+  EXPECT_EQ(sized("K"),
+            "k.stask:5:3: error: 'x' is read at other places of its axis 'k', but its size is not fixed and it cannot "
+            "stay on chip\n  hint: fix a size of at most 8192 with --dim");
+  EXPECT_EQ(sized("9000"),
+            "k.stask:5:3: error: 'x' is read at other places of its axis 'k', but its size is 9000 and at most 8192 "
+            "stay on chip\n  hint: fix a size of at most 8192 with --dim");
+  const auto wide = task::build(attention(512, 264));
+  ASSERT_FALSE(wide);
+  EXPECT_NE(wide.error().format().find(
+                "error: this statement needs all of the inner axis 'd' at once, but its size is 264 and of an axis of "
+                "products at most 256 stay on chip\n  hint: fix a size of at most 256 with --dim"),
+            std::string::npos)
+      << wide.error().format();
+}
+
 TEST(Task, ShortReductionStaysOnChip) {
   const auto graph = task::build(library("matmul", {{"M", 512}, {"N", 512}, {"K", 64}}));
   ASSERT_TRUE(graph) << graph.error().format();
