@@ -275,8 +275,7 @@ ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, cons
   const Expr e = kernel_[id];
   switch (e.kind) {
     case Expr::Kind::literal:
-      if (is_integer(e.type)) return b_.constant(static_cast<std::int64_t>(e.number));
-      return b_.constant(e.type, e.number);
+      return b_.constant(is_integer(e.type) ? ScalarType::i32 : e.type, e.number);
     case Expr::Kind::axis:
       return index(e.axis, domain);
     case Expr::Kind::dim:

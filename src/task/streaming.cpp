@@ -232,7 +232,7 @@ class Streamer {
       if (e.kind != Expr::Kind::reduce || !contains(e.axes, axis)) return id;
       const ValueId total = new_total(id, "total");
       out.push_back(
-          add_statement(kernel_, {Carry{total, literal(kernel_, identity(e.reduce), ScalarType::f32)}, span}));
+          add_statement(kernel_, {Carry{total, literal(kernel_, identity(e.reduce), kernel_[total].type)}, span}));
       std::vector<StatementId> inside = definitions;
       inside.push_back(accumulate(total, id, span));
       push_loop(axis, std::nullopt, inside, span, out);

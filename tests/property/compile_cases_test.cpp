@@ -385,5 +385,21 @@ TEST(CompileCases, ProductsReadResultsOfProductsOverTheSameAxis) {
   }
 }
 
+// The largest integer, not the smallest, is what a minimum of integers begins with.
+TEST(CompileCases, MinimaOfIntegers) {
+  for (const std::string type : {"i32", "i8"}) {
+    const std::string text = "kernel test(X: " + type + R"([M,N]) -> (I: i32[M], J: i32[M]) {
+  parallel m: M;
+  t[m] = max[n: N] X[m,n];
+  I[m] = min[n: N] X[m,n];
+  J[m] = min[n: N where n > 3] (i32(X[m,n]) - t[m]);
+})";
+    for (const double size : {5.0, 33.0, 100.0}) {
+      EXPECT_EQ(test::run_kernel(text, {{"M", 5}, {"N", size}}, small(), true).failure, "") << type << " " << size;
+      EXPECT_EQ(test::run_kernel(text, {{"M", 5}, {"N", size}}, small()).failure, "") << type << " " << size;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pipethreader
