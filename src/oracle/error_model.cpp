@@ -51,7 +51,8 @@ double function_error(Function function, ScalarType type, double argument, doubl
   const FunctionError entry = error_of(function);
   double relative = entry.relative + entry.per_argument * std::fabs(argument);
   if (bits(type) <= 16) relative += 4 * unit_roundoff(type);
-  return relative * std::fabs(value) + entry.absolute + (value != 0 ? kTiny : 0);
+  const double tiny = underflow(type, unit_roundoff(type));
+  return relative * std::fabs(value) + entry.absolute + (value != 0 ? tiny : 0);
 }
 
 double value_of(Function function, double a) {
@@ -65,13 +66,13 @@ Number finish(double value, double error, bool operands_bounded) {
   return {value, error >= 0 ? error : kInfinity};
 }
 
-double basic_rounding(double value, double rounding) {
-  return std::isfinite(value) && value != 0 ? rounding * std::fabs(value) + (rounding > 0 ? kTiny : 0) : 0;
+double basic_rounding(double value, double rounding, double tiny) {
+  return std::isfinite(value) && value != 0 ? std::max(rounding * std::fabs(value), rounding > 0 ? tiny : 0) : 0;
 }
 
 bool is_exactly(const Number& x, double value) { return x.error == 0 && std::fabs(x.value) == value; }
 
-Number multiply(const Number& a, const Number& b, double rounding) {
+Number multiply(const Number& a, const Number& b, ScalarType type, double rounding) {
   const bool bounded = a.error < kInfinity && b.error < kInfinity;
   const double value = a.value * b.value;
   if (!std::isfinite(value)) {
@@ -82,7 +83,7 @@ Number multiply(const Number& a, const Number& b, double rounding) {
   if (is_exactly(a, 0) || is_exactly(b, 0)) return {value, bounded ? 0 : kInfinity};
   if (is_exactly(a, 1) || is_exactly(b, 1)) rounding = 0;
   const double error = std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error;
-  return finish(value, error + basic_rounding(std::fabs(value) + error, rounding), bounded);
+  return finish(value, error + basic_rounding(std::fabs(value) + error, rounding, underflow(type, rounding)), bounded);
 }
 
 Number divide(const Number& a, const Number& b, ScalarType type) {
@@ -194,10 +195,10 @@ Number apply(Function function, ScalarType type, double rounding, const Number* 
       const bool bounded = a.error < kInfinity && b.error < kInfinity;
       const bool unchanged = is_exactly(a, 0) || is_exactly(b, 0);
       const double error = a.error + b.error;
-      return finish(value, error + basic_rounding(std::fabs(value) + error, unchanged ? 0 : rounding), bounded);
+      return finish(value, error + basic_rounding(std::fabs(value) + error, unchanged ? 0 : rounding, kTiny), bounded);
     }
     case Function::mul:
-      return multiply(a, operands[1], rounding);
+      return multiply(a, operands[1], type, rounding);
     case Function::div:
       return divide(a, operands[1], type);
     case Function::mod:

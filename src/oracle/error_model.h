@@ -5,6 +5,7 @@
 // infinite bound means that nothing is known; a value that is infinite or NaN with a finite bound is certain.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -23,6 +24,13 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Below this a GPU may flush f32 results to zero.
 inline constexpr double kTiny = 0x1p-126;
+
+// What an operation in `type` that rounds by `rounding` may lose where its result is subnormal: half a step of the
+// type, and all of what a GPU may flush. Products under a sum round by less than their operands' type does.
+[[nodiscard]] inline double underflow(ScalarType type, double rounding) {
+  if (rounding == 0) return 0;
+  return rounding < unit_roundoff(type) ? kTiny : std::max(kTiny, smallest_positive(type) / 2);
+}
 
 // A sum rounds like this at each addition when its terms are products that tensor cores add.
 inline constexpr double kTensorCoreRoundings = 2;

@@ -65,11 +65,11 @@ void exact_values(Function function, bool integers, std::size_t n, const Arrays&
 
 // The fast loops. Each leaves a wrong or infinite error at lanes that are not plain finite numbers; the caller redoes
 // those. Returns false for functions without one.
-bool fast_bounds(Function function, double u, std::size_t n, const Arrays& x) {
-  const double tiny = u > 0 ? kTiny : 0;
+bool fast_bounds(Function function, ScalarType type, double u, std::size_t n, const Arrays& x) {
   switch (function) {
     case Function::add:
     case Function::sub: {
+      const double tiny = u > 0 ? kTiny : 0;
       const double sign = function == Function::add ? 1 : -1;
       for (std::size_t i = 0; i < n; ++i) {
         const double v = x.a[i] + sign * x.b[i];
@@ -80,16 +80,18 @@ bool fast_bounds(Function function, double u, std::size_t n, const Arrays& x) {
       }
       return true;
     }
-    case Function::mul:
+    case Function::mul: {
+      const double tiny = underflow(type, u);
       for (std::size_t i = 0; i < n; ++i) {
         const double v = x.a[i] * x.b[i];
         const double a = std::fabs(x.a[i]), b = std::fabs(x.b[i]);
         const double e = a * x.b_error[i] + b * x.a_error[i] + x.a_error[i] * x.b_error[i];
         const bool rounds = !(x.a_error[i] == 0 && (a == 1 || a == 0)) && !(x.b_error[i] == 0 && (b == 1 || b == 0));
         x.value[i] = v;
-        x.error[i] = e + (rounds ? u * (std::fabs(v) + e) + tiny : 0);
+        x.error[i] = e + (rounds ? std::max(u * (std::fabs(v) + e), tiny) : 0);
       }
       return true;
+    }
     default:
       return false;
   }
@@ -166,7 +168,7 @@ Lanes map_lanes(const Node& node, const Lanes* operands, std::size_t count, Aren
                         errors_or_zero(operands[1], count, arena),
                         values,
                         errors};
-    fast = fast_bounds(node.function, node.rounding, count, arrays);
+    fast = fast_bounds(node.function, node.type, node.rounding, count, arrays);
   }
   for (std::size_t i = 0; i < count; ++i) {
     if (fast && errors[i] < kInfinity) continue;

@@ -363,6 +363,26 @@ TEST(Oracle, SixteenBitArithmeticIsChargedInItsOwnType) {
   EXPECT_NEAR(bounds(outputs)[0], unit_roundoff(ScalarType::f16) * 2.25, 1e-9);
 }
 
+TEST(Oracle, SmallSixteenBitResultsAreChargedHalfASubnormalStep) {
+  const auto small = kernel_of(R"(
+    kernel k(A: f16[N], C: bf16[N]) -> (P: f32[N], Q: f32[N], E: f32[N], S: f32[N], B: f32[N]) {
+      parallel i: N;
+      P[i] = f32(A[i] * A[i]);
+      Q[i] = f32(A[i] / f16(512));
+      E[i] = f32(exp(A[i] - f16(17)));
+      S[i] = f32(A[i] + A[i]);
+      B[i] = f32(C[i] * C[i]);
+    })");
+  const Outputs outputs = run(small, inputs_of({1}, {row({0x1.4p-13}), row({0x1.4p-13}), {}, {}, {}, {}, {}}));
+  for (const std::size_t rounded : {0u, 1u}) {
+    EXPECT_GE(bounds(outputs, rounded)[0], 0x1p-25) << rounded;
+    EXPECT_LE(bounds(outputs, rounded)[0], 0x1p-24) << rounded;
+  }
+  EXPECT_GE(bounds(outputs, 2)[0], 0x1p-25);
+  EXPECT_LT(bounds(outputs, 3)[0], 0x1p-22);  // sums of 16-bit numbers have no smaller step than they
+  EXPECT_LE(bounds(outputs, 4)[0], unit_roundoff(ScalarType::bf16) * 0x1.9p-26 * 1.01);
+}
+
 TEST(Oracle, IntegersAreExact) {
   const auto kernel = kernel_of(R"(
     kernel k(A: i32[N]) -> (B: i32[N], S: i32[N]) {
