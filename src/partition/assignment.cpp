@@ -19,6 +19,8 @@ using task::TaskKind;
 namespace {
 
 constexpr int alignment = 128;  // bytes: where the copy engine can begin to write shared memory
+// Of one tile: far more than threads can hold in registers, or shared memory. Code is written out for each register.
+constexpr std::int64_t most_bytes = 4 << 20;
 
 bool contains(const std::vector<AxisId>& axes, AxisId axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
@@ -40,6 +42,7 @@ class Assigner {
   Assigner(const task::Graph& graph, const Partition& partition) : graph_(graph), partition_(partition) {}
 
   Result<Assignment> run() {
+    if (auto done = check_sizes(); !done) return tl::unexpected(done.error());
     result_.values.resize(graph_.kernel.values.size());
     visit(graph_.root, {});
     for (const auto& [id, context] : order_) {
@@ -60,6 +63,25 @@ class Assigner {
   }
 
  private:
+  // What no block could hold is refused before anything is worked out, or code written, for so many elements.
+  Result<void> check_sizes() const {
+    for (const Task& task : graph_.tasks) {
+      if (!task.writes) continue;
+      const Value& value = graph_.kernel[*task.writes];
+      std::int64_t bytes = std::max(1, bits(value.type) / 8);
+      std::string shape;
+      for (const AxisId a : graph_.tiled_axes(*task.writes)) {
+        bytes = std::min(bytes, most_bytes) * partition_.extent(a);
+        shape += fmt::format("{}{}:{}", shape.empty() ? "" : " ", graph_.kernel[a].name, partition_.extent(a));
+      }
+      if (bytes <= most_bytes) continue;
+      return fail_at(graph_.kernel.file, graph_.kernel[task.statement].span,
+                     fmt::format("a tile of '{}' ({}) is larger than any block can hold", value.name, shape),
+                     "fix smaller sizes of its inner and reduced axes with --dim, or stream one: `for j: SIZE`");
+    }
+    return {};
+  }
+
   // Each team's tile begins where the copy engine can put it, and products can read it.
   Result<void> check_teams() const {
     for (std::size_t i = 0; i < result_.values.size(); ++i) {

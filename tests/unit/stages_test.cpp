@@ -127,6 +127,29 @@ kernel k(X: f16[256,4096], B: f16[256,4096]) -> (C: f16[256,256]) {
   }
 }
 
+TEST(Layout, TilesThatNoBlockCanHoldAreRefusedAtOnce) {
+  const auto parsed = kernel::parse(R"(kernel k(X: f32[M,A,B]) -> (Y: f32[M,A,B]) {
+  parallel m: M;
+  inner a: A, b: B;
+  x[m,a,b] = X[m,a,b] * 2;
+  s[m] = sum[a, b] x[m,a,b];
+  Y[m,a,b] = x[m,a,b] / s[m];
+})",
+                                    "k.stask");
+  const auto kernel = kernel::specialise(*kernel::check(parsed->front()), {{"A", 1024}, {"B", 2048}}, {});
+  ASSERT_TRUE(kernel) << kernel.error().format();
+  const auto graph = task::build(*kernel);
+  ASSERT_TRUE(graph) << graph.error().format();
+  const auto cut = partition::propagate(*graph, {});
+  ASSERT_TRUE(cut) << cut.error().format();
+  const auto assignment = partition::assign(*graph, *cut);
+  ASSERT_FALSE(assignment);
+  EXPECT_NE(assignment.error().format().find("k.stask:4:3: error: a tile of "), std::string::npos);
+  EXPECT_NE(assignment.error().format().find("(a:1024 b:2048) is larger than any block can hold\n  hint: fix smaller"),
+            std::string::npos)
+      << assignment.error().format();
+}
+
 TEST(Partition, TilesPropagateToEveryValue) {
   const auto graph = task::build(attention(512, 64));
   ASSERT_TRUE(graph) << graph.error().format();
