@@ -22,8 +22,8 @@ struct Step {
   std::optional<ValueId> exclusive;    // registers that a product reads: nobody else may even read them until its wait
 };
 
-bool touches(const std::set<ValueId>& a, const std::set<ValueId>& b) {
-  return std::any_of(a.begin(), a.end(), [&](ValueId v) { return b.contains(v); });
+bool touches(const std::set<ValueId>& a, const std::set<ValueId>& b, std::optional<ValueId> except) {
+  return std::any_of(a.begin(), a.end(), [&](ValueId v) { return v != except && b.contains(v); });
 }
 
 // Whether the two may not change places: one writes what the other reads or writes. Products adding to one accumulator
@@ -33,16 +33,9 @@ bool conflict(const Step& x, const Step& y) {
     return wait.entry.part == Part::wait && issue.entry.part == Part::issue && issue.accumulator &&
            wait.writes.contains(*issue.accumulator) && wait.entry.task != issue.entry.task;
   };
-  std::set<ValueId> xw = x.writes, yw = y.writes, xr = x.reads, yr = y.reads;
-  if (relaxed(x, y)) {
-    xw.erase(*y.accumulator);
-    xr.erase(*y.accumulator);
-  }
-  if (relaxed(y, x)) {
-    yw.erase(*x.accumulator);
-    yr.erase(*x.accumulator);
-  }
-  return touches(xw, yr) || touches(xw, yw) || touches(xr, yw);
+  const std::optional<ValueId> except = relaxed(x, y) ? y.accumulator : relaxed(y, x) ? x.accumulator : std::nullopt;
+  return touches(x.writes, y.reads, except) || touches(x.writes, y.writes, except) ||
+         touches(x.reads, y.writes, except);
 }
 
 bool excludes(const Step& x, const Step& y) {
@@ -69,22 +62,29 @@ class BodyOrder {
     }
     if (impossible_) return {};
     std::vector<int> height(n, 0);  // longest way to the end, in steps that take time
-    for (std::size_t round = 0; round < n; ++round) {
+    bool grows = true;
+    for (std::size_t round = 0; grows && round < n; ++round) {  // one round, but for what a later stage does first
+      grows = false;
       for (std::size_t x = n; x-- > 0;) {
-        for (const std::size_t y : after[x]) height[x] = std::max(height[x], height[y] + 1);
+        for (const std::size_t y : after[x]) {
+          if (height[x] > height[y]) continue;
+          height[x] = height[y] + 1;
+          grows = true;
+        }
       }
     }
+    std::vector<std::size_t> open(n);  // steps that have to go before
+    for (std::size_t x = 0; x < n; ++x) open[x] = before[x].size();
     std::vector<Entry> order;
     std::vector<bool> done(n, false);
     while (order.size() < n) {
       std::optional<std::size_t> best;
       for (std::size_t x = 0; x < n; ++x) {
-        const bool ready =
-            !done[x] && std::all_of(before[x].begin(), before[x].end(), [&](std::size_t y) { return done[y]; });
-        if (ready && (!best || better(x, *best, height))) best = x;
+        if (!done[x] && open[x] == 0 && (!best || better(x, *best, height))) best = x;
       }
       if (!best) return {};  // a cycle: this choice of stages is not possible
       done[*best] = true;
+      for (const std::size_t y : after[*best]) --open[y];
       if (steps_[*best].entry.part == Part::issue) issued_[steps_[*best].entry.task] = order.size();
       order.push_back(steps_[*best].entry);
     }

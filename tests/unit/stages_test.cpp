@@ -1,5 +1,7 @@
 // The middle of the compiler on kernels of the library: what becomes a product, how tiles propagate, what overlaps, and
 // what the search refuses.
+#include <ctime>
+
 #include <gtest/gtest.h>
 
 #include "driver/compiler.h"
@@ -252,6 +254,20 @@ TEST(Schedule, OperandsReadElsewhereAreNotPrepared) {
   const auto lowered = driver::lower_kernel(*checked, h100(), choices);
   ASSERT_TRUE(lowered) << lowered.error().format();
   EXPECT_TRUE(driver::prove_and_print(lowered->program)) << program::print(lowered->program);
+}
+
+// The steps of a body are put in order in quadratic time: some thousands of lines are no special case.
+TEST(Schedule, LongBodiesAreOrderedInTime) {
+  std::string text = "kernel k(X: f32[512]) -> (Y: f32[512]) {\n  parallel m: 512;\n  x[m] = X[m];\n";
+  for (int line = 0; line < 2400; ++line) text += "  x[m] = x[m] * 0.5 + X[m];\n";
+  const auto parsed = kernel::parse(text + "  Y[m] = x[m];\n}", "k.stask");
+  ASSERT_TRUE(parsed) << parsed.error().format();
+  const std::clock_t start = std::clock();
+  driver::Choices choices;
+  choices.partition.lanes = 1;
+  const auto lowered = driver::lower_kernel(*kernel::check(parsed->front()), h100(), choices);
+  ASSERT_TRUE(lowered) << lowered.error().format();
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 3);
 }
 
 TEST(Schedule, WaitsStandBetweenAProductAndItsReaders) {
