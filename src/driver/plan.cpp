@@ -61,7 +61,7 @@ Result<std::size_t> variant_for(const Plan& plan, const kernel::Kernel& kernel, 
 
 namespace {
 
-constexpr int format_version = 8;
+constexpr int format_version = 9;
 constexpr std::string_view magic = "pipethreader plan\n";
 
 json choices_to_json(const Choices& c) {
@@ -192,8 +192,25 @@ emit::CudaSource source_from_json(const json& j, const program::Program& program
   return s;
 }
 
+// The text form gives other names to what is called like one of its words; arguments are found by their own.
+template <typename Items>
+json names_of(const Items& items) {
+  json names = json::array();
+  for (const auto& item : items) names.push_back(item.name);
+  return names;
+}
+
+template <typename Items>
+bool rename(Items& items, const json& names) {
+  if (names.size() != items.size()) return false;
+  for (std::size_t i = 0; i < items.size(); ++i) items[i].name = names[i].template get<std::string>();
+  return true;
+}
+
 json variant_to_json(const Variant& v) {
   return {{"program", program::print(v.program)},
+          {"params", names_of(v.program.params)},
+          {"tensors", names_of(v.program.tensors)},
           {"source", source_to_json(v.source)},
           {"cubin", v.cubin.size()},
           {"assembler", assembler_to_json(v.assembler)},
@@ -206,6 +223,8 @@ std::optional<Variant> variant_from_json(const json& v, std::string_view& cubins
   if (!program) return std::nullopt;
   Variant variant;
   variant.program = std::move(*program);
+  if (!rename(variant.program.params, v.at("params"))) return std::nullopt;
+  if (!rename(variant.program.tensors, v.at("tensors"))) return std::nullopt;
   variant.source = source_from_json(v.at("source"), variant.program);
   const std::size_t size = v.at("cubin");
   if (size > cubins.size()) return std::nullopt;

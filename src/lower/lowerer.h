@@ -95,6 +95,7 @@ class Lowerer {
   const LoopFrame* frame_of(AxisId axis) const;
   [[nodiscard]] layout::Layout with_registers(const layout::Layout& layout, const std::vector<int>& kept,
                                               const std::vector<AxisId>& axes) const;
+  [[nodiscard]] std::set<AxisId> condition_axes(const LoopFrame& frame) const;
   std::optional<ExprId> has_point(const LoopFrame& frame, const std::vector<AxisId>& domain,
                                   const layout::Layout& layout, Block& block);
 

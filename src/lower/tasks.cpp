@@ -59,16 +59,21 @@ void Lowerer::map(const task::Task& task, Block& block) {
   if (assign.accumulate) value = b_.add(old, value);
   value = b_.convert(type, value);
   std::optional<ExprId> keep;  // where the new value holds
-  if (!loops_.empty() && kernel_[assign.target].carried && lives_before(assign.target, loops_.back().statement)) {
-    const bool over_axis = domain_dim(domain, loops_.back().axis) >= 0;
-    if (!over_axis) keep = has_point(loops_.back(), domain, layout, block);
+  ExprId some_kept = b_.truth(false);
+  for (const LoopFrame& frame : loops_) {
+    if (!kernel_[assign.target].carried || !lives_before(assign.target, frame.statement)) continue;
+    const auto point =
+        domain_dim(domain, frame.axis) < 0 ? has_point(frame, domain, layout, block) : std::optional<ExprId>();
+    if (!point) continue;
+    keep = keep ? b_.logical_and(*keep, *point) : *point;
+    some_kept = b_.logical_or(some_kept, masked(frame));
   }
   if (!assign.when) {
     if (keep) {
       Block some, all;
       write_masked(assign.target, b_.select(*keep, value, old), some);
       write_masked(assign.target, value, all);
-      split(masked(loops_.back()), std::move(some), std::move(all), block);
+      split(some_kept, std::move(some), std::move(all), block);
     } else {
       write_masked(assign.target, value, block);
     }
@@ -224,11 +229,6 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
     nest.push_back(walk);
   }
   Block inner;
-  for (const AxisId a : r.axes) {
-    const LoopFrame* frame = frame_of(a);
-    if (frame == nullptr || !frame->where) continue;
-    condition = b_.logical_and(condition, predicate(*frame, domain, layout, inner));
-  }
   serial_reads_.clear();
   const std::function<void(KernelExpr)> read = [&](KernelExpr id) {
     const Expr e = kernel_[id];
@@ -249,11 +249,17 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
     }
     if (e.kind == Expr::Kind::value) {
       const bool walked = std::any_of(r.axes.begin(), r.axes.end(), [&](AxisId a) { return mine.contains(a); });
-      if (walked) serial_reads_[id] = read_scratch(id, axes, slice, inner);
+      if (walked && assignment_[e.value].scratch) serial_reads_[id] = read_scratch(id, axes, slice, inner);
       return;
     }
     for (const KernelExpr arg : e.args) read(arg);
   };
+  for (const AxisId a : r.axes) {
+    const LoopFrame* frame = frame_of(a);
+    if (frame == nullptr || !frame->where) continue;
+    for (const KernelExpr opaque : frame->condition.opaque) read(opaque);
+    condition = b_.logical_and(condition, predicate(*frame, domain, layout, inner));
+  }
   for (const KernelExpr arg : r.args) read(arg);
   if (r.args.size() > 1) condition = b_.logical_and(condition, translate(r.args[1], domain, layout, inner));
   const ExprId value = b_.convert(type, translate(r.args[0], domain, layout, inner));

@@ -199,15 +199,8 @@ layout::Layout Lowerer::with_registers(const layout::Layout& layout, const std::
   return result;
 }
 
-// Whether the loop's domain has a point in the tile at an element of `domain`; nothing when every element has one.
-std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vector<AxisId>& domain,
-                                         const layout::Layout& layout, Block& block) {
-  const auto row_dependent = [&](const task::Linear& form) {
-    return std::any_of(form.axes.begin(), form.axes.end(), [&](const auto& a) { return a.first != frame.axis; });
-  };
-  const bool needed = !frame.condition.opaque.empty() || std::any_of(frame.condition.inequalities.begin(),
-                                                                     frame.condition.inequalities.end(), row_dependent);
-  if (!needed) return std::nullopt;
+// Tiled axes that the loop's condition is about.
+std::set<AxisId> Lowerer::condition_axes(const LoopFrame& frame) const {
   std::set<AxisId> axes;
   for (const task::Linear& form : frame.condition.inequalities) {
     for (const auto& [axis, factor] : form.axes) axes.insert(axis);
@@ -217,6 +210,19 @@ std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vect
       if (graph_.tiled.contains(a)) axes.insert(a);
     }
   }
+  return axes;
+}
+
+// Whether the loop's domain has a point in the tile at an element of `domain`; nothing when every element has one.
+std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vector<AxisId>& domain,
+                                         const layout::Layout& layout, Block& block) {
+  const auto row_dependent = [&](const task::Linear& form) {
+    return std::any_of(form.axes.begin(), form.axes.end(), [&](const auto& a) { return a.first != frame.axis; });
+  };
+  const bool needed = !frame.condition.opaque.empty() || std::any_of(frame.condition.inequalities.begin(),
+                                                                     frame.condition.inequalities.end(), row_dependent);
+  if (!needed) return std::nullopt;
+  std::set<AxisId> axes = condition_axes(frame);
   axes.erase(frame.axis);
   const bool affine = frame.condition.opaque.empty() &&
                       std::all_of(axes.begin(), axes.end(), [&](AxisId a) { return domain_dim(domain, a) >= 0; });
@@ -243,7 +249,17 @@ std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vect
     }
     return b_.logical_and(b_.le(low, high), others);
   }
-  // Counted: the largest predicate over the axes that `domain` lacks.
+  // Counted: the largest predicate over the axes that `domain` lacks, at points of the loops over these.
+  std::vector<const LoopFrame*> about = {&frame};
+  for (std::size_t i = 0; i < about.size(); ++i) {
+    for (const AxisId a : condition_axes(*about[i])) {
+      const LoopFrame* outer = domain_dim(domain, a) < 0 ? frame_of(a) : nullptr;
+      if (outer == nullptr || std::find(about.begin(), about.end(), outer) != about.end()) continue;
+      about.push_back(outer);
+      axes.merge(condition_axes(*outer));
+    }
+  }
+  axes.erase(frame.axis);
   std::vector<AxisId> kept;
   for (const AxisId a : domain) {
     if (axes.contains(a)) kept.push_back(a);
@@ -264,8 +280,9 @@ std::optional<ExprId> Lowerer::has_point(const LoopFrame& frame, const std::vect
   count.target = any;
   count.op = program::ReduceOp::max;
   count.domain = full;
-  count.value =
-      b_.select(predicate(frame, all, full, block), b_.constant(ScalarType::f32, 1), b_.constant(ScalarType::f32, 0));
+  ExprId point = b_.truth(true);
+  for (const LoopFrame* each : about) point = b_.logical_and(point, predicate(*each, all, full, block));
+  count.value = b_.select(point, b_.constant(ScalarType::f32, 1), b_.constant(ScalarType::f32, 0));
   count.kept = dims;
   count.scratch = reduce_scratch(any);
   block.push_back({count, "points of the loop's domain in this tile"});

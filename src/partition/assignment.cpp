@@ -53,6 +53,9 @@ class Assigner {
         if (auto done = place_product(id, context); !done) return tl::unexpected(done.error());
       }
     }
+    for (const auto& [id, context] : order_) {
+      if (graph_[id].kind == TaskKind::serial_reduce) place_conditions(graph_[id], context);
+    }
     for (const auto& [id, context] : order_) place_others(id, context);
     for (std::size_t i = 0; i < result_.values.size(); ++i) finish(ValueId(i));
     keep_sums_in_shares(graph_, result_);
@@ -233,7 +236,7 @@ class Assigner {
       Place& place = at(*t.writes);
       const std::size_t axes = graph_.tiled_axes(*t.writes).size();
       const bool worthwhile = context.loops.empty() ? axes <= 1 : axes > 0;
-      if (!place.staged && partition_.has_products && worthwhile) {
+      if (!place.staged && !place.scratch && partition_.has_products && worthwhile) {
         const auto& access = graph_.kernel[std::get<Assign>(graph_.kernel[t.statement].node).expr];
         Kernel scratch = graph_.kernel;
         const BulkAnswer answer = bulk_view(scratch, graph_.tiled, access.tensor, access.args);
@@ -277,6 +280,18 @@ class Assigner {
 
   bool exact(const BulkView& view) const {
     return std::all_of(view.dims.begin(), view.dims.end(), [](const BulkDim& d) { return d.exact; });
+  }
+
+  // So are the data of conditions about what it walks through.
+  void place_conditions(const Task& t, const Context& context) {
+    const auto& reduce = graph_.kernel[std::get<Assign>(graph_.kernel[t.statement].node).expr];
+    for (const AxisId axis : reduce.axes) {
+      const auto where = where_of(context, axis);
+      if (!where) continue;
+      for (const ValueId v : task::values_of(graph_.kernel, *where)) {
+        if (!at(v).kept && !at(v).staged) serial_operand(t, v);
+      }
+    }
   }
 
   // A computed value that a serial reduction walks through index by index is read from shared memory.

@@ -401,5 +401,49 @@ TEST(CompileCases, MinimaOfIntegers) {
   }
 }
 
+// A sum that runs index by index over the blocks of a condition on data reads the data index by index too.
+TEST(CompileCases, SerialSumsUnderConditionsOnDataOfAnOuterLoop) {
+  const std::string text = R"(kernel test(Q: f16[N,D], K: f16[G,B,D], V: f16[G,B,D], on: u8[N,G]) -> (O: f16[N,D]) {
+  parallel i: N;
+  inner d: D;
+  carry l[i] = 0, o[i,d] = 0;
+  for g: G where on[i,g] > 100 {
+    for b: B {
+      p[i,g,b] = exp(0.1 * sum[k: D] Q[i,k] * K[g,b,k]);
+      l[i] += sum[g,b] p[i,g,b];
+      o[i,d] += sum[g,b] f16(p[i,g,b]) * V[g,b,d];
+    }
+  }
+  O[i,d] = f16(select(l[i] == 0, 0, o[i,d] / l[i]));
+})";
+  const auto run = test::run_kernel(text, {{"N", 70}, {"D", 16}, {"G", 3}, {"B", 20}}, small());
+  EXPECT_EQ(run.failure, "");
+}
+
+// State without a point in the tile of any loop around its statement stays what it is.
+TEST(CompileCases, StateKeepsTheConditionsOfAllLoopsAround) {
+  const std::string text = R"(kernel test(X: f32[N,G,B], on: u8[N,G]) -> (O: f32[N], P: f32[N]) {
+  parallel i: N;
+  carry l[i] = 0, p[i] = 0;
+  for g: G where OUTER {
+    for b: B where INNER {
+      l[i] = max(l[i], 7);
+      p[i] = max(p[i], max[g,b] X[i,g,b]);
+    }
+  }
+  O[i] = l[i];
+  P[i] = p[i];
+})";
+  for (const std::string outer : {"on[i,g] > 100", "g >= i + 2"}) {
+    for (const std::string inner : {"b >= 0", "b <= g", "b >= g + 3 && b + 1 > i"}) {
+      std::string own = text;
+      own.replace(own.find("OUTER"), 5, outer);
+      own.replace(own.find("INNER"), 5, inner);
+      const auto run = test::run_kernel(own, {{"N", 10}, {"G", 7}, {"B", 20}}, small());
+      EXPECT_EQ(run.failure, "") << outer << ", " << inner;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pipethreader

@@ -182,6 +182,24 @@ TEST(Compile, WhatIsPredictedGoesBeforeWhatIsNot) {
   EXPECT_TRUE(std::any_of(tried.begin(), tried.end(), [](const Tried& t) { return t.predicted_us == 0; }));
 }
 
+TEST(Plan, KeepsNamesThatAreWordsOfTheProgramText) {
+  const auto parsed = kernel::parse(
+      "kernel k(on: f32[role], set: f32) -> (O: f32[role]) { parallel i: role; O[i] = on[i] * set; }", "k.stask");
+  ASSERT_TRUE(parsed) << parsed.error().format();
+  CompileRequest request = request_for("softmax.stask", {});
+  request.kernel = *kernel::check(parsed->front());
+  request.forced.clear();
+  const auto compiled = compile(request, {});
+  ASSERT_TRUE(compiled) << compiled.error().format();
+  const auto again = unpack(pack(compiled->plan));
+  ASSERT_TRUE(again);
+  const program::Program& program = again->best().program;
+  ASSERT_EQ(program.params.size(), 2);
+  EXPECT_EQ(program.params[0].name, "role");
+  EXPECT_EQ(program.params[1].name, "set");
+  EXPECT_EQ(program.tensors[0].name, "on");
+}
+
 TEST(Plan, PacksAndUnpacksToTheSame) {
   auto compiled = compile(request_for("matmul.stask", {}), {});
   ASSERT_TRUE(compiled) << compiled.error().format();
