@@ -42,6 +42,7 @@ ValueId Assembler::new_value(const Target& target, std::vector<AxisId> axes, boo
 }
 
 void Assembler::carry(const Target& target, ExprId init) {
+  reported_.clear();
   infer_ranges(target, init);
   const auto axes = plain_axes(target);
   if (!axes) return;
@@ -72,6 +73,7 @@ std::optional<ValueId> Assembler::target_value(const Target& target, const std::
 }
 
 void Assembler::assign(const Target& target, bool accumulate, ExprId expr, std::optional<ExprId> when) {
+  reported_.clear();
   infer_ranges(target, expr);
   const auto symbol = find(target.name);
   if (symbol && symbol->kind == Symbol::Kind::tensor)

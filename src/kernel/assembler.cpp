@@ -33,6 +33,12 @@ std::string axis_names(const Kernel& kernel, std::span<const AxisId> axes) {
   return text;
 }
 
+std::string axis_list(const Kernel& kernel, const std::vector<AxisId>& axes) {
+  std::string text;
+  for (AxisId a : axes) text += (text.empty() ? "" : ", ") + kernel[a].name;
+  return text.empty() ? "no axis" : text;
+}
+
 bool same_expr(const Kernel& kernel, ExprId a, ExprId b) {
   if (a == b) return true;
   const Expr& x = kernel[a];
@@ -86,9 +92,22 @@ bool Assembler::declare(const std::string& name, Symbol symbol, SourceSpan span)
   return true;
 }
 
+std::string Assembler::axes_in_scope() const {
+  std::set<AxisId> axes;
+  for (const Scope& scope : scopes_)
+    for (const auto& [name, symbol] : scope)
+      if (symbol.kind == Symbol::Kind::axis && find(name)->index == symbol.index) axes.insert(AxisId(symbol.index));
+  return axis_list(kernel_, {axes.begin(), axes.end()});
+}
+
 void Assembler::report_unknown(const std::string& name, SourceSpan span) {
+  if (!reported_.insert(name).second) return;
   const std::uint32_t later = look_ahead_ ? look_ahead_(name) : 0;
-  if (ended_.contains(name)) return reporter_.report(Message::out_of_scope, span, name);
+  if (const auto ended = ended_.find(name); ended != ended_.end()) {
+    if (ended->second.kind == Symbol::Kind::axis)
+      return reporter_.report(Message::axis_not_in_scope, span, name, axes_in_scope());
+    return reporter_.report(Message::out_of_scope, span, name);
+  }
   if (later > 0) return reporter_.report(Message::used_before_assigned, span, name, later);
   if (function_named(name) && info(*function_named(name)).symbol.empty())
     return reporter_.report(Message::unknown_name, span, name, fmt::format("call the function as `{}(...)`", name));
@@ -105,6 +124,7 @@ void Assembler::close_scope() {
 }
 
 void Assembler::open_block() {
+  reported_.clear();
   open_scope();
   blocks_.emplace_back();
 }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -82,6 +83,7 @@ class Assembler {
   bool declare(const std::string& name, Symbol symbol, SourceSpan span);
   [[nodiscard]] bool may_reuse(const Symbol& old, const Symbol& fresh) const;
   void report_unknown(const std::string& name, SourceSpan span);
+  [[nodiscard]] std::string axes_in_scope() const;
   ExprId add(Expr expr);
   void add_statement(Statement statement);
   std::optional<std::vector<AxisId>> plain_axes(const Target& target);
@@ -96,6 +98,7 @@ class Assembler {
   Reporter& reporter_;
   std::vector<Scope> scopes_;
   std::unordered_map<std::string, Symbol> ended_;  // names of scopes that were closed
+  std::set<std::string> reported_;                 // unknown names of the current statement: told once
   std::vector<std::vector<StatementId>> blocks_;
   std::vector<AxisId> pending_;  // inner axes of the current statement whose range is still unknown
   std::vector<int> depths_;      // of each expression: bounds the recursion of all later walks
@@ -108,6 +111,7 @@ inline constexpr int kDeepestNesting = 200;
 inline constexpr int kDeepestTree = 250;
 
 [[nodiscard]] std::string axis_names(const Kernel& kernel, std::span<const AxisId> axes);  // "i,j"
+[[nodiscard]] std::string axis_list(const Kernel& kernel, const std::vector<AxisId>& axes);  // "i, j", or "no axis"
 [[nodiscard]] bool same_expr(const Kernel& kernel, ExprId a, ExprId b);                    // structural equality
 
 }  // namespace pipethreader::kernel

@@ -62,8 +62,7 @@ class ScopeCheck {
   // --- expressions ---------------------------------------------------------------------------------------------
   void expression(ExprId id) {
     const Expr& e = k_[id];
-    if (e.kind == Expr::Kind::axis && !in_scope(e.axis))
-      reporter_.report(Message::axis_not_in_scope, e.span, k_[e.axis].name);
+    if (e.kind == Expr::Kind::axis && !in_scope(e.axis)) outside(e.axis, e.span);
     if (e.kind == Expr::Kind::access) access(e);
     if (e.kind == Expr::Kind::value) value(e);
     if (e.kind == Expr::Kind::reduce) return reduce(e);
@@ -71,6 +70,13 @@ class ScopeCheck {
   }
 
   bool in_scope(AxisId axis) const { return in_scope_[static_cast<std::size_t>(axis.index)]; }
+
+  void outside(AxisId axis, SourceSpan span) {
+    std::vector<AxisId> here;
+    for (std::size_t i = 0; i < k_.axes.size(); ++i)
+      if (in_scope_[i]) here.emplace_back(i);
+    reporter_.report(Message::axis_not_in_scope, span, k_[axis].name, axis_list(k_, here));
+  }
 
   void access(const Expr& e) {
     const Tensor& t = k_[e.tensor];
@@ -120,8 +126,7 @@ class ScopeCheck {
     for (AxisId a : e.axes) {
       if (k_[a].kind == AxisKind::parallel) reporter_.report(Message::reduce_parallel, e.span, k_[a].name);
       if (k_[a].kind == AxisKind::reduced && !in_scope(a)) opened.push_back(a);
-      if (k_[a].kind != AxisKind::reduced && !in_scope(a))
-        reporter_.report(Message::axis_not_in_scope, e.span, k_[a].name);
+      if (k_[a].kind != AxisKind::reduced && !in_scope(a)) outside(a, e.span);
     }
     for (AxisId a : opened) in_scope_[static_cast<std::size_t>(a.index)] = true;
     for (ExprId arg : e.args) expression(arg);
@@ -158,7 +163,7 @@ class ScopeCheck {
   void target_axes(ValueId v, SourceSpan span) {
     for (AxisId a : k_[v].axes) {
       used_.insert(a);
-      if (!in_scope(a)) reporter_.report(Message::axis_not_in_scope, span, k_[a].name);
+      if (!in_scope(a)) outside(a, span);
     }
   }
 

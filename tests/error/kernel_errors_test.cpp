@@ -97,8 +97,6 @@ std::vector<Case> name_cases() {
       {"used_before_assigned", with_body("  C[m,n] = @x;\n  x = 1;"), "'x' is used before it is assigned"},
       {"out_of_scope", with_body("  for k: N { x = sum[k] A[m,k]; }\n  C[m,n] = @x;"),
        "'x' belongs to a loop or reduction that has ended"},
-      {"out_of_scope", with_body("  y = sum[k: N] A[m,k];\n  C[m,n] = A[m,@k];"),
-       "'k' belongs to a loop or reduction that has ended"},
       {"wrong_kind", with_body("  C[m,n] = sum[@N] t;"), "'N' is a dim, expected an axis"},
       {"wrong_kind", with_body("  @t = 1;"), "'t' is a scalar, expected a value or an output"},
       {"takes_no_indices", with_body("  C[m,n] = @t[m];"), "'t' is a scalar and takes no indices"},
@@ -129,6 +127,10 @@ std::vector<Case> scope_cases() {
       {"axes_mismatch", with_body("  p[m,n] = t;\n  @p[n,m] = t;"), "'p' has axes [m,n] but is used as [n,m]"},
       {"axes_mismatch", with_body("  p[m,n] = t;\n  C[m,n] = @p[m,n + 1];"),
        "'p' has axes [m,n] but is used as [m,n + 1]"},
+      {"axis_not_in_scope", with_body("  y = sum[k: N] A[m,k];\n  C[m,n] = A[m,@k];"),
+       "axis 'k' is used outside its loop or reduction"},
+      {"axis_not_in_scope", with_body("  carry x = 0;\n  for k: N { x += sum[k] A[m,k]; }\n  C[m,n] = sum[@k] B[k];"),
+       "axis 'k' is used outside its loop or reduction"},
       {"free_axis", with_body("  carry x = 0;\n  for k: N {\n    x = @A[m,k];\n  }\n  C[m,n] = x;"),
        "axis 'k' stands on the right side but not in 'x'"},
       {"free_axis", rows("  x[m,d] = A[m,d];\n  C[m,n] = @x[m,d] * B[n];"),
@@ -393,6 +395,16 @@ TEST(KernelErrors, SeveralAreReportedInTheOrderOfTheirPlaces) {
   EXPECT_EQ(all[2].message, "'s' is not defined");
 }
 
+// Three uses of a name are one mistake; the next statement's is another.
+TEST(KernelErrors, AnUnknownNameIsToldOnceAStatement) {
+  const auto result = parse(with_body("  x = sum[k] A[m,k] * B[k];\n  C[m,n] = x * A[m,k];"), "k.stask");
+  ASSERT_FALSE(result);
+  const auto& all = result.error().diagnostics;
+  ASSERT_EQ(all.size(), 2u) << result.error().format();
+  EXPECT_EQ(all[0].format().substr(0, all[0].format().find('\n')), "k.stask:3:11: error: 'k' is not defined");
+  EXPECT_EQ(all[1].format().substr(0, all[1].format().find('\n')), "k.stask:4:20: error: 'k' is not defined");
+}
+
 TEST(KernelErrors, HintsSayWhatToWrite) {
   const auto hint = [](const std::string& text) {
     auto kernels = parse(text, "k.stask");
@@ -406,6 +418,10 @@ TEST(KernelErrors, HintsSayWhatToWrite) {
   EXPECT_EQ(hint(with_body("  x[q] = t;")), "declare it: `inner q: SIZE;`");
   EXPECT_EQ(hint(with_body("  x = t;\n  for k: N { x = sum[k] A[m,k]; }\n" + store)),
             "declare it before the loop: `carry x[...] = ...;`");
+  EXPECT_EQ(hint(with_body("  y = sum[k: N] A[m,k];\n  C[m,n] = A[m,k];")),
+            "in scope here: m, n; a reduction may bind it anew, `sum[k: SIZE] ...`");
+  EXPECT_EQ(hint("kernel f(A: f16[N]) -> (C: f16[N]) {\n  x = sum[k: N] A[k];\n  y = A[k];\n}"),
+            "in scope here: no axis; a reduction may bind it anew, `sum[k: SIZE] ...`");
 }
 
 // Any prefix of a good file is an error with a place; a file with one byte replaced is one too, or a good one.
