@@ -50,19 +50,21 @@ struct Built {
   Printed printed;
 };
 
-Result<Built> build(const kernel::Kernel& kernel, const device::Device& device, Candidate candidate,
-                    std::vector<StageTime>* times) {
-  auto lowered = lower_kernel(kernel, device, candidate.choices, times);
-  if (!lowered) return tl::unexpected(lowered.error());
-  auto printed = prove_and_print(lowered->program, times);
-  if (printed) return Built{std::move(candidate), std::move(*lowered), std::move(*printed)};
+// What was made of a candidate that failed is the error.
+tl::expected<Built, Reached> build(const kernel::Kernel& kernel, const device::Device& device, Candidate candidate,
+                                   std::vector<StageTime>* times) {
+  Reached lowered = lower_as_far(kernel, device, candidate.choices, times);
+  if (lowered.error) return tl::unexpected(std::move(lowered));
+  auto printed = prove_and_print(*lowered.program, times);
+  if (printed) return Built{std::move(candidate), whole(std::move(lowered)), std::move(*printed)};
+  lowered.error = printed.error();
   // Lanes that go ways of their own are the hardest part of a proof.
   candidate.choices.pass_over = false;
   auto together = lower_kernel(kernel, device, candidate.choices, times);
-  if (!together || program::print(together->program) == program::print(lowered->program))
-    return tl::unexpected(printed.error());
+  if (!together || program::print(together->program) == program::print(*lowered.program))
+    return tl::unexpected(std::move(lowered));
   auto second = prove_and_print(together->program, times);
-  if (!second) return tl::unexpected(printed.error());
+  if (!second) return tl::unexpected(std::move(lowered));
   return Built{std::move(candidate), std::move(*together), std::move(*second)};
 }
 
@@ -73,7 +75,7 @@ Result<std::optional<Built>> build_fallback(const kernel::Kernel& kernel, const 
   Candidate plain = built.candidate;
   plain.choices.bulk = false;
   auto fallback = build(kernel, device, plain, nullptr);
-  if (!fallback) return tl::unexpected(fallback.error());
+  if (!fallback) return tl::unexpected(*fallback.error().error);
   return std::optional<Built>(std::move(*fallback));
 }
 
@@ -129,9 +131,14 @@ class Patience {
   int unproved_ = 0;
 };
 
-// Why no candidate could be built: the first one's error, or what to do when the proofs took too long.
-Error none_built(const kernel::Kernel& kernel, const Error& first) {
-  if (!first.gave_up) return first;
+// Of candidates that failed, the first of those that got furthest: its error says most.
+void keep_furthest(std::optional<Reached>& furthest, Reached failed) {
+  if (!furthest || failed.stages() > furthest->stages()) furthest = std::move(failed);
+}
+
+// Why no candidate could be built: that one's error, or what to do when the proofs took too long.
+Error none_built(const kernel::Kernel& kernel, const Error& error) {
+  if (!error.gave_up) return error;
   std::vector<std::string> dynamic;
   for (const kernel::Dim& dim : kernel.dims) {
     if (!dim.size) dynamic.push_back(dim.name);
@@ -158,6 +165,7 @@ class Compilation {
     result_.kernel = std::move(*kernel);
     const std::string key = key_of(request_, result_.kernel);
     if (from_cache(key)) return std::move(result_);
+    say("ranking schedules");
     auto candidates = choices_for(result_.kernel, request_.device, request_.forced);
     if (!candidates) return tl::unexpected(candidates.error());
     ranked_ = std::move(*candidates);
@@ -221,7 +229,7 @@ class Compilation {
 
   // The best few that can be built. What is generic because of its tiles gives way to what is specialised.
   Result<void> build_all() {
-    std::optional<Error> first;
+    std::optional<Reached> furthest;
     std::vector<Built> generic;
     const auto wanted = static_cast<std::size_t>(std::max(1, request_.candidates));
     Patience patience(ranked_.size());
@@ -233,9 +241,10 @@ class Compilation {
       std::vector<StageTime> times;
       auto built = build(result_.kernel, request_.device, candidate, &times);
       if (!built) {
-        patience.note(built.error());
-        rejected_.push_back({candidate.choices, candidate.predicted_us, candidate.bound, built.error().format()});
-        if (!first) first = built.error();
+        const Error& error = *built.error().error;
+        patience.note(error);
+        rejected_.push_back({candidate.choices, candidate.predicted_us, candidate.bound, error.format()});
+        keep_furthest(furthest, std::move(built.error()));
         continue;
       }
       if (result_.times.empty()) result_.times = std::move(times);
@@ -246,7 +255,7 @@ class Compilation {
     for (Built& built : generic) {
       if (specialised == 0 && built_.size() < wanted) built_.push_back(std::move(built));
     }
-    if (built_.empty()) return tl::unexpected(none_built(result_.kernel, *first));
+    if (built_.empty()) return tl::unexpected(none_built(result_.kernel, *furthest->error));
     return {};
   }
 
@@ -328,12 +337,17 @@ class Compilation {
     if (!halves) return tl::unexpected(halves.error());
     const auto candidates = choices_for(halves->join, request_.device, {{"split", "1"}});
     if (!candidates) return tl::unexpected(candidates.error());
-    Result<Built> join = fail("no candidate");
+    std::optional<Built> join;
+    std::optional<Reached> furthest;
     for (const Candidate& candidate : *candidates) {
-      join = build(halves->join, request_.device, candidate, nullptr);
-      if (join) break;
+      auto built = build(halves->join, request_.device, candidate, nullptr);
+      if (built) {
+        join = std::move(*built);
+        break;
+      }
+      keep_furthest(furthest, std::move(built.error()));
     }
-    if (!join) return tl::unexpected(join.error());
+    if (!join) return tl::unexpected(*furthest->error);
     Variant variant = variant_of(*join);
     if (nvrtc != nullptr) {
       auto own = assemble(*nvrtc, {assembly_of(*join, request_.device)});
@@ -507,13 +521,14 @@ Result<void> remember(const CompileRequest& request, const Plan& plan, const Env
   return runtime::KernelCache(environment.cache).store_blob(key_of(request, *kernel), pack(plan));
 }
 
-Result<Staged> compile_stages(const CompileRequest& request, const std::optional<Choices>& choices) {
+Result<Staged> compile_stages(const CompileRequest& request, const std::optional<Choices>& choices,
+                              std::optional<Reached>* reached) {
   auto kernel = kernel::specialise(request.kernel, request.dims, request.options);
   if (!kernel) return tl::unexpected(kernel.error());
   auto candidates = choices ? Result<std::vector<Candidate>>(std::vector<Candidate>{{*choices, 0, ""}})
                             : choices_for(*kernel, request.device, request.forced);
   if (!candidates) return tl::unexpected(candidates.error());
-  std::optional<Error> first;
+  std::optional<Reached> furthest;
   Patience patience(candidates->size());
   for (std::size_t i = 0; i < candidates->size(); ++i) {
     if (patience.passes_over(i, false)) continue;
@@ -523,10 +538,12 @@ Result<Staged> compile_stages(const CompileRequest& request, const std::optional
       return Staged{std::move(*kernel), std::move(built->candidate), std::move(built->lowered),
                     std::move(built->printed), std::move(times)};
     }
-    patience.note(built.error());
-    if (!first) first = built.error();
+    patience.note(*built.error().error);
+    keep_furthest(furthest, std::move(built.error()));
   }
-  return tl::unexpected(none_built(*kernel, *first));
+  const Error error = none_built(*kernel, *furthest->error);
+  if (reached != nullptr) *reached = std::move(furthest);
+  return tl::unexpected(error);
 }
 
 }  // namespace pipethreader::driver

@@ -50,7 +50,9 @@ struct Staged {
   Printed printed;
   std::vector<StageTime> times;
 };
-[[nodiscard]] Result<Staged> compile_stages(const CompileRequest& request, const std::optional<Choices>& choices = {});
+// Where no candidate goes the whole way, `reached` gets what was made of the one that got furthest.
+[[nodiscard]] Result<Staged> compile_stages(const CompileRequest& request, const std::optional<Choices>& choices = {},
+                                            std::optional<Reached>* reached = nullptr);
 
 // A plan for one set of choices, assembled; what tuning times.
 [[nodiscard]] Result<Compiled> compile_choices(const CompileRequest& request, const Candidate& candidate,

@@ -29,43 +29,72 @@ auto stage(std::vector<StageTime>* times, const char* name, F&& run) {
   return result;
 }
 
+Reached stopped(Reached reached, const Error& error) {
+  reached.error = error;
+  return reached;
+}
+
 }  // namespace
 
-Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::Device& device, const Choices& choices,
-                             std::vector<StageTime>* times) {
+int Reached::stages() const {
+  return int{graph.has_value()} + int{partition.has_value()} + int{assignment.has_value()} + int{schedule.has_value()} +
+         int{program.has_value()};
+}
+
+Reached lower_as_far(const kernel::Kernel& specialised, const device::Device& device, const Choices& choices,
+                     std::vector<StageTime>* times) {
+  Reached made;
   if (choices.split > 1) {
     auto halves = stage(times, "split", [&] { return task::split(specialised, choices.split); });
-    if (!halves) return tl::unexpected(halves.error());
+    if (!halves) return stopped(std::move(made), halves.error());
     Choices rest = choices;
     rest.split = 1;
-    return lower_kernel(halves->parts, device, rest, times);
+    return lower_as_far(halves->parts, device, rest, times);
   }
   // Splits statements into sTasks; long reductions become loops, so that all later stages see one kind of loop.
   auto graph = stage(times, "task", [&] { return task::build(specialised, choices.walk); });
-  if (!graph) return tl::unexpected(graph.error());
+  if (!graph) return stopped(std::move(made), graph.error());
+  made.graph = std::move(*graph);
   // Fixes every tile; layouts need the extents.
-  auto partition = stage(times, "partition", [&] { return partition::propagate(*graph, choices.partition); });
-  if (!partition) return tl::unexpected(partition.error());
+  auto partition = stage(times, "partition", [&] { return partition::propagate(*made.graph, choices.partition); });
+  if (!partition) return stopped(std::move(made), partition.error());
+  made.partition = std::move(*partition);
   // Says which values lie in shared memory: only those have rings and copies to schedule.
-  auto assignment = stage(times, "layout", [&] { return partition::assign(*graph, *partition); });
-  if (!assignment) return tl::unexpected(assignment.error());
-  auto program =
-      stage(times, "schedule", [&] { return schedule::greedy(*graph, *partition, *assignment, choices.schedule); });
-  if (!program) return tl::unexpected(program.error());
-  if (auto valid = schedule::check_valid(*graph, *assignment, *program); !valid) return tl::unexpected(valid.error());
+  auto assignment = stage(times, "layout", [&] { return partition::assign(*made.graph, *made.partition); });
+  if (!assignment) return stopped(std::move(made), assignment.error());
+  made.assignment = std::move(*assignment);
+  auto schedule = stage(times, "schedule", [&] {
+    return schedule::greedy(*made.graph, *made.partition, *made.assignment, choices.schedule);
+  });
+  if (!schedule) return stopped(std::move(made), schedule.error());
+  if (auto valid = schedule::check_valid(*made.graph, *made.assignment, *schedule); !valid)
+    return stopped(std::move(made), valid.error());
+  made.schedule = std::move(*schedule);
   auto lowered = stage(times, "lower", [&] {
-    return lower::lower(*graph, *partition, *assignment, *program, device,
+    return lower::lower(*made.graph, *made.partition, *made.assignment, *made.schedule, device,
                         {.bulk = choices.bulk, .pass_over = choices.pass_over});
   });
-  if (!lowered) return tl::unexpected(lowered.error());
+  if (!lowered) return stopped(std::move(made), lowered.error());
   // Places buffers; needs the final list of them.
   const std::int64_t shared = device.shared_bytes(lowered->blocks_per_unit);
   auto legal = stage(times, "legalise", [&] { return program::legalise(std::move(*lowered), shared); });
-  if (!legal) return tl::unexpected(legal.error());
-  if (auto able = check_capabilities(*legal, device); !able) return tl::unexpected(able.error());
-  if (auto valid = program::validate(*legal); !valid) return tl::unexpected(valid.error());
-  return Lowered{std::move(*graph), std::move(*partition), std::move(*assignment), std::move(*program),
-                 std::move(*legal)};
+  if (!legal) return stopped(std::move(made), legal.error());
+  if (auto able = check_capabilities(*legal, device); !able) return stopped(std::move(made), able.error());
+  if (auto valid = program::validate(*legal); !valid) return stopped(std::move(made), valid.error());
+  made.program = std::move(*legal);
+  return made;
+}
+
+Lowered whole(Reached reached) {
+  return {std::move(*reached.graph), std::move(*reached.partition), std::move(*reached.assignment),
+          std::move(*reached.schedule), std::move(*reached.program)};
+}
+
+Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::Device& device, const Choices& choices,
+                             std::vector<StageTime>* times) {
+  Reached reached = lower_as_far(specialised, device, choices, times);
+  if (reached.error) return tl::unexpected(*reached.error);
+  return whole(std::move(reached));
 }
 
 Result<Printed> prove_and_print(const program::Program& program, std::vector<StageTime>* times) {

@@ -39,6 +39,18 @@ struct Lowered {
   program::Program program;  // legalised, not yet proved
 };
 
+// The stages as far as they went.
+struct Reached {
+  std::optional<task::Graph> graph;
+  std::optional<partition::Partition> partition;
+  std::optional<partition::Assignment> assignment;
+  std::optional<schedule::Program> schedule;
+  std::optional<program::Program> program;
+  std::optional<Error> error;  // why they went no further; nothing where all is there
+
+  [[nodiscard]] int stages() const;  // how many left something
+};
+
 struct StageTime {
   std::string stage;
   double milliseconds = 0;
@@ -46,8 +58,13 @@ struct StageTime {
 
 // kernel -> task graph -> partition -> assignment -> sProgram -> device program. With a split, the kernel of the first
 // launch.
+[[nodiscard]] Reached lower_as_far(const kernel::Kernel& specialised, const device::Device& device,
+                                   const Choices& choices, std::vector<StageTime>* times = nullptr);
 [[nodiscard]] Result<Lowered> lower_kernel(const kernel::Kernel& specialised, const device::Device& device,
                                            const Choices& choices, std::vector<StageTime>* times = nullptr);
+
+// What went the whole way.
+[[nodiscard]] Lowered whole(Reached reached);
 
 // The device program's proof and source.
 struct Printed {

@@ -1,4 +1,4 @@
-#include <array>
+#include <optional>
 
 #include "commands.h"
 
@@ -11,6 +11,17 @@ struct Options {
   std::string stage;
 };
 
+// The text of a stage; nothing where it was not reached.
+std::optional<std::string> text_of(const std::string& stage, const driver::Reached& made) {
+  if (stage == "task" && made.graph) return task::print(*made.graph);
+  if (stage == "partition" && made.partition) return partition::print(*made.graph, *made.partition);
+  if (stage == "layout" && made.assignment)
+    return partition::print(*made.graph, *made.partition, *made.assignment);
+  if (stage == "schedule" && made.schedule) return schedule::print(*made.graph, *made.schedule);
+  if (stage == "program" && made.program) return program::print(*made.program);
+  return std::nullopt;
+}
+
 int run(const Options& options, const driver::Environment& environment) {
   const auto request = options.kernel.request(environment);
   if (!request) return report(request.error());
@@ -20,15 +31,21 @@ int run(const Options& options, const driver::Environment& environment) {
     fmt::print("{}", kernel::print(*kernel));
     return Exit::ok;
   }
-  const auto staged = driver::compile_stages(*request);
-  if (!staged) return report(staged.error());
-  const driver::Lowered& l = staged->lowered;
-  if (options.stage == "task") fmt::print("{}", task::print(l.graph));
-  if (options.stage == "partition") fmt::print("{}", partition::print(l.graph, l.partition));
-  if (options.stage == "layout") fmt::print("{}", partition::print(l.graph, l.partition, l.assignment));
-  if (options.stage == "schedule") fmt::print("{}", schedule::print(l.graph, l.schedule));
-  if (options.stage == "program") fmt::print("{}", program::print(l.program));
-  if (options.stage == "cuda") fmt::print("{}", staged->printed.source.text);
+  std::optional<driver::Reached> reached;
+  auto staged = driver::compile_stages(*request, {}, &reached);
+  if (staged && options.stage == "cuda") {
+    fmt::print("{}", staged->printed.source.text);
+    return Exit::ok;
+  }
+  if (staged) {
+    driver::Lowered& l = staged->lowered;
+    reached = driver::Reached{std::move(l.graph),    std::move(l.partition), std::move(l.assignment),
+                              std::move(l.schedule), std::move(l.program),   std::nullopt};
+  }
+  const auto text = reached ? text_of(options.stage, *reached) : std::nullopt;
+  if (!text) return report(staged.error());
+  fmt::print("{}", *text);
+  if (!staged) fmt::print(stderr, "note: a later stage fails: {}\n", staged.error().format());
   return Exit::ok;
 }
 
