@@ -5,6 +5,7 @@
 #include <charconv>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "search/search.h"
@@ -187,28 +188,39 @@ Result<void> force(Choices& choices, const Forced& forced) {
 
 Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised, const device::Device& device,
                                            const Forced& forced) {
+  // What does not count for this kernel does not tell candidates apart.
+  const auto graph = task::build(specialised);
+  const bool products = !graph || std::any_of(graph->tasks.begin(), graph->tasks.end(),
+                                              [](const task::Task& t) { return t.product.has_value(); });
   std::vector<Candidate> candidates;
+  std::set<std::string> known;
   const auto add = [&](Candidate candidate) {
-    const bool known = std::any_of(candidates.begin(), candidates.end(),
-                                   [&](const Candidate& c) { return c.choices == candidate.choices; });
-    if (!known) candidates.push_back(std::move(candidate));
+    if (known.insert(describe(candidate.choices, products)).second) candidates.push_back(std::move(candidate));
   };
-  // What is forced narrows the ranking down; only where nothing ranked has it, it is put over what has.
-  std::vector<Candidate> others;
+  struct Bent {
+    Candidate candidate;
+    int changes = 0;
+  };
+  std::vector<Bent> others;
   auto ranked = ranked_candidates(specialised, device, forced);
   if (!ranked) return tl::unexpected(ranked.error());
   for (const Candidate& candidate : *ranked) {
-    Candidate bent = candidate;
-    if (auto done = force(bent.choices, forced); !done) return tl::unexpected(done.error());
-    if (bent.choices == candidate.choices) {
+    Bent bent{candidate};
+    for (const auto& one : forced) {
+      const Choices before = bent.candidate.choices;
+      if (auto done = force(bent.candidate.choices, {one}); !done) return tl::unexpected(done.error());
+      bent.changes += bent.candidate.choices == before ? 0 : 1;
+    }
+    if (bent.changes == 0) {
       add(candidate);
     } else {
-      bent.predicted_us = 0;
-      bent.bound.clear();
+      bent.candidate.predicted_us = 0;
+      bent.candidate.bound.clear();
       others.push_back(std::move(bent));
     }
   }
-  for (Candidate& bent : others) add(std::move(bent));
+  std::stable_sort(others.begin(), others.end(), [](const Bent& a, const Bent& b) { return a.changes < b.changes; });
+  for (Bent& bent : others) add(std::move(bent.candidate));
   // Small and plain ones last, for kernels that fit no better.
   using schedule::Overlap;
   const Choices ladder[] = {
@@ -226,26 +238,37 @@ Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised, co
 }
 
 std::string describe(const Choices& c, bool products) {
-  const std::string_view order = order_names[static_cast<std::size_t>(c.partition.order)];
-  std::string text = c.split > 1 ? fmt::format("split {}, ", c.split) : "";
-  text += products ? fmt::format("row {}, column {}, stream {}, lanes {}, overlap {}, depth {}, order {}",
-                                 c.partition.row, c.partition.column, c.partition.stream, c.partition.lanes,
-                                 overlap_names[static_cast<std::size_t>(c.schedule.overlap)], c.schedule.depth, order)
-                   : fmt::format("element {}, order {}", c.partition.element, order);
-  if (c.partition.share_sums) text += ", lanes share sums";
-  if (c.partition.teams != 1) text += fmt::format(", teams {}:{}", c.partition.apart, c.partition.teams);
-  if (c.partition.blocks != 1) text += fmt::format(", blocks {}", c.partition.blocks);
-  if (c.schedule.outer != 1) text += fmt::format(", outer {}", c.schedule.outer);
-  if (c.partition.raster != 1) text += fmt::format(", raster {}", c.partition.raster);
-  if (c.partition.band != 0) text += fmt::format(", band {}", c.partition.band);
-  if (c.partition.cluster != 1)
-    text +=
-        fmt::format(", cluster {}{}", c.partition.along.empty() ? "" : c.partition.along + ":", c.partition.cluster);
-  if (!c.walk.axis.empty()) text += fmt::format(", walk {}:{}", c.walk.axis, c.walk.length);
-  if (c.schedule.turns) text += ", turns";
-  if (c.schedule.staged_stores) text += ", staged stores";
-  if (!c.pass_over) text += ", empty tiles too";
-  if (!c.bulk) text += ", plain copies";
+  std::string text;
+  const auto add = [&](std::string_view key, const auto& value) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  };
+  const auto along = [](const std::string& axis, int count) {
+    return axis.empty() ? std::to_string(count) : fmt::format("{}:{}", axis, count);
+  };
+  if (c.split > 1) add("split", c.split);
+  if (products) {
+    add("row", c.partition.row);
+    add("column", c.partition.column);
+    add("stream", c.partition.stream);
+    add("lanes", c.partition.lanes);
+    add("overlap", overlap_names[static_cast<std::size_t>(c.schedule.overlap)]);
+    add("depth", c.schedule.depth);
+  } else {
+    add("element", c.partition.element);
+  }
+  add("order", order_names[static_cast<std::size_t>(c.partition.order)]);
+  if (c.partition.share_sums) add("share", "sums");
+  if (c.partition.teams != 1) add("teams", along(c.partition.apart, c.partition.teams));
+  if (c.partition.blocks != 1) add("blocks", c.partition.blocks);
+  if (c.schedule.outer != 1) add("outer", c.schedule.outer);
+  if (c.partition.raster != 1) add("raster", c.partition.raster);
+  if (c.partition.band != 0) add("band", c.partition.band);
+  if (c.partition.cluster != 1) add("cluster", along(c.partition.along, c.partition.cluster));
+  if (!c.walk.axis.empty()) add("walk", along(c.walk.axis, c.walk.length));
+  if (c.schedule.turns) add("turns", "on");
+  if (c.schedule.staged_stores) add("staged", "on");
+  if (!c.pass_over) add("pass", "off");
+  if (!c.bulk) add("bulk", "off");
   return text;
 }
 

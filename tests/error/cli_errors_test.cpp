@@ -228,6 +228,34 @@ TEST_F(CliErrors, ForcedTilesThatFitNoLayoutAreRoundedUpOrRefused) {
                "need more registers than a launch of so many threads has");
 }
 
+// Some candidates fail at once, since they have teams along what is walked; most end at the size of shared memory.
+TEST_F(CliErrors, OfCandidatesThatFailTheOneThatGotFurthestSaysWhy) {
+  expect_error({"explain",  kernels + "chunk_scan.stask",
+                "--dim",    "B=8",
+                "--dim",    "C=32",
+                "--dim",    "H=64",
+                "--dim",    "G=1",
+                "--dim",    "L=256",
+                "--dim",    "P=64",
+                "--dim",    "N=128",
+                "--device", "h200",
+                "--force",  "walk=h:64 row=256 lanes=4 stream=32 column=64 depth=4"},
+               "bytes of shared memory a block, the limit is 232448");
+}
+
+TEST_F(CliErrors, DumpPrintsAStageThatWasReachedThoughALaterOneFails) {
+  for (const std::string stage : {"task", "partition", "layout", "schedule"}) {
+    const auto outcome = run({"dump", matmul_, "--stage", stage, "--force", "row=1024", "--force", "column=1024"});
+    EXPECT_EQ(outcome.status, 0) << stage << outcome.err;
+    EXPECT_NE(outcome.out, "") << stage;
+    EXPECT_THAT(outcome.err, StartsWith("note: a later stage fails: error: program 'matmul' needs"));
+  }
+  const auto outcome = run({"dump", matmul_, "--stage", "program", "--force", "row=1024", "--force", "column=1024"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, StartsWith("error: program 'matmul' needs"));
+}
+
 TEST_F(CliErrors, AKernelThatCannotBeProvedInTimeSaysWhatToDo) {
   // Products of f32 run index by index: with every size dynamic, too many ways through the loops.
   const std::string file = program_.file(

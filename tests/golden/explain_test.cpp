@@ -61,17 +61,17 @@ TEST(Candidates, ComeWithWhatTheyLose) {
   rejected.choices.partition.row = 64;
   rejected.verdict = "error: too large\n  hint: choose smaller tiles";
   plan.candidates = {better, chosen, rejected};
-  const std::string rest = "column 128, stream 64, lanes 2, overlap deferred, depth 0, order single: ";
+  const std::string rest = "column=128 stream=64 lanes=2 overlap=deferred depth=0 order=single: ";
   EXPECT_EQ(explain_candidates(plan),
             "  at these sizes the chosen one is bound by: busy units\n"
             "     predicted    loses  choices: what became of them\n"
-            "      100.0 us     0.0%  row 192, " +
+            "      100.0 us     0.0%  row=192 " +
                 rest +
                 "chosen\n"
-                "       90.0 us   -10.0%  row 128, " +
+                "       90.0 us   -10.0%  row=128 " +
                 rest +
                 "40 bytes of registers are spilled\n"
-                "             -        -  row 64, " +
+                "             -        -  row=64 " +
                 rest + "error: too large\n");
 }
 

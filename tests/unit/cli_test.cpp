@@ -1,4 +1,5 @@
 // The program as its users run it: every command once, on small kernels and without a GPU.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
@@ -131,6 +132,45 @@ TEST_F(Cli, ExplainShowsTableChartPageAndTrace) {
   const auto trace = run({"cache", "size"});
   EXPECT_EQ(trace.status, 0);
   EXPECT_TRUE(std::filesystem::exists(program_.path("t.json")));
+}
+
+// What `explain` prints of its choice is what `--force` takes, and gives the same schedule.
+TEST_F(Cli, PrintedChoicesAreForcedBack) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"matmul.stask", "--dim", "M=2048", "--dim", "N=2048", "--dim", "K=2048"},
+      {"matmul.stask", "--dim", "M=64", "--dim", "N=64", "--dim", "K=4096", "--force", "split=8"},
+      {"matmul.stask", "--dim", "M=512", "--dim", "N=512", "--dim", "K=512", "--force", "bulk=off turns=on"},
+      {"softmax.stask", "--dim", "M=4096", "--dim", "N=1000"},
+      {"softmax.stask", "--dim", "N=1000", "--force", "element=3000"},
+      {"flash_attention.stask", "--dim", "B=1", "--dim", "H=4", "--dim", "G=4", "--dim", "S=512", "--dim", "T=512",
+       "--dim", "D=64", "--force", "pass=off lanes=2"},
+      {"chunk_state.stask", "--dim", "B=2", "--dim", "C=2", "--dim", "H=8", "--dim", "G=1", "--dim", "L=256", "--dim",
+       "P=64", "--dim", "N=128", "--force", "walk=h:4"},
+  };
+  const auto schedule = [](const std::string& out) { return out.substr(0, out.find("\nCandidates:")); };
+  for (std::vector<std::string> command : commands) {
+    command[0] = kernels + command[0];
+    command.insert(command.begin(), "explain");
+    const auto first = run(command);
+    ASSERT_EQ(first.status, 0) << first.err;
+    const std::string head = "  choices     ";
+    const std::size_t at = first.out.find(head);
+    ASSERT_NE(at, std::string::npos) << first.out;
+    const std::string choices = first.out.substr(at + head.size(), first.out.find('\n', at) - at - head.size());
+    const auto last = std::find(command.begin(), command.end(), "--force");
+    command.erase(last, command.end());
+    const auto again = run(with(command, {"--force", choices}));
+    EXPECT_EQ(again.status, 0) << choices << again.err;
+    EXPECT_EQ(schedule(again.out), schedule(first.out)) << choices;
+  }
+}
+
+TEST_F(Cli, CandidatesThatAreAlikeAreShownOnce) {
+  const auto done = run({"explain", kernels + "softmax.stask", "--dim", "M=4096", "--dim", "N=4096"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const std::size_t first = done.out.find("element=1024 order=single: chosen");
+  ASSERT_NE(first, std::string::npos) << done.out;
+  EXPECT_EQ(done.out.find("element=1024 order=single", first + 1), std::string::npos) << done.out;
 }
 
 TEST_F(Cli, VerifyProvesAKernel) {

@@ -1,6 +1,7 @@
 // The driver: compiling to plans, the cache of plans, which variant a launch takes, running and checking.
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -247,6 +248,19 @@ TEST(Choices, ForcedOnesStandAndUnknownOnesAreNamed) {
   EXPECT_THAT(force(choices, {{"overlap", "later"}}).error().format(), HasSubstr("serial, deferred, delayed"));
 }
 
+TEST(Choices, AreDescribedInTheWordsThatForceThem) {
+  const std::string all =
+      "split=4 row=64 column=32 stream=16 lanes=1 overlap=serial depth=1 order=persistent share=sums teams=h:2 blocks=2 "
+      "outer=2 raster=8 band=3 cluster=g:2 walk=c:8 turns=on staged=on pass=off bulk=off";
+  Forced forced;
+  std::istringstream in(all);
+  for (std::string word; in >> word;) forced.emplace_back(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
+  Choices choices;
+  ASSERT_TRUE(force(choices, forced));
+  EXPECT_EQ(describe(choices), all);
+  EXPECT_EQ(describe({}, false), "element=1024 order=single");
+}
+
 TEST(Sizes, EachDimHasExactlyOne) {
   auto fixed = kernel::specialise(kernel_of("matmul.stask"), {{"K", 64}}, {});
   ASSERT_TRUE(fixed);
@@ -320,7 +334,7 @@ TEST(Report, SaysWhatWasChosenAndIsWrittenWhole) {
   const auto compiled = compile(request_for("matmul.stask", {{"M", 64}, {"N", 64}, {"K", 64}}), {});
   ASSERT_TRUE(compiled);
   EXPECT_THAT(report_text(*compiled), HasSubstr("matmul for h100: specialised"));
-  EXPECT_THAT(report_text(*compiled), HasSubstr("row 64, column 64, stream 32, lanes 1"));
+  EXPECT_THAT(report_text(*compiled), HasSubstr("row=64 column=64 stream=32 lanes=1"));
   const auto written = write_outputs(*compiled, folder.path() + "/new/folder");
   ASSERT_TRUE(written) << written.error().format();
   EXPECT_EQ(written->size(), 3u);

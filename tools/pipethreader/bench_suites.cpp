@@ -46,7 +46,7 @@ std::string command_of(const SuiteRow& row, const SuitesRequest& request) {
   if (!request.common.device.empty()) add("--device", {request.common.device});
   add("--dim", row.dims);
   add("--option", row.options);
-  add("--force", request.common.forced);
+  add("--force", separate(request.common.forced));
   if (row.replay > 1) add("--replay", {std::to_string(row.replay)});
   add("--rounds", {std::to_string(request.rounds)});
   return text;
@@ -56,7 +56,7 @@ std::string command_of(const SuitesRequest& request) {
   std::string text = "pipethreader bench";
   for (const std::string& name : request.names) text += " --suite " + name;
   if (!request.common.device.empty()) text += " --device " + request.common.device;
-  for (const std::string& forced : request.common.forced) text += " --force " + forced;
+  for (const std::string& forced : separate(request.common.forced)) text += " --force " + forced;
   return text + fmt::format(" --rounds {}", request.rounds);
 }
 

@@ -52,6 +52,8 @@ struct KernelOptions {
 [[nodiscard]] std::vector<kernel::Binding> sizes(const std::vector<std::string>& texts, const std::string& option);
 [[nodiscard]] std::pair<std::string, std::string> split(const std::string& text, const std::string& option,
                                                         const std::string& form);
+// The words of all texts: a line that `explain` prints is several choices.
+[[nodiscard]] std::vector<std::string> separate(const std::vector<std::string>& texts);
 // A name may be given once.
 void no_repeats(const std::vector<std::string>& texts, const std::string& option);
 

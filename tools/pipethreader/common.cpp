@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <optional>
 #include <set>
+#include <sstream>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -22,7 +23,8 @@ void KernelOptions::declare(CLI::App& app, bool compiles) {
       ->type_name("NAME=SIZE");
   app.add_option("--option", options, "set an option of the kernel")->allow_extra_args(false)->type_name("NAME=VALUE");
   app.add_option("--force", forced,
-                 "fix a choice of the schedule, such as row=128 or overlap=serial; docs/command-line.md lists all")
+                 "fix choices of the schedule, such as row=128 or 'row=128 overlap=serial'; docs/command-line.md lists "
+                 "all")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   if (!compiles) return;
@@ -35,6 +37,17 @@ std::pair<std::string, std::string> split(const std::string& text, const std::st
     throw UsageError{fmt::format("{} takes {}, found '{}'", option, form, text)};
   }
   return {text.substr(0, sign), text.substr(sign + 1)};
+}
+
+std::vector<std::string> separate(const std::vector<std::string>& texts) {
+  std::vector<std::string> words;
+  for (const std::string& text : texts) {
+    std::istringstream in(text);
+    const std::size_t before = words.size();
+    for (std::string word; in >> word;) words.push_back(std::move(word));
+    if (words.size() == before) words.push_back(text);  // is refused where it is read
+  }
+  return words;
 }
 
 void no_repeats(const std::vector<std::string>& texts, const std::string& option) {
@@ -85,8 +98,9 @@ Result<driver::CompileRequest> KernelOptions::request(const driver::Environment&
   driver::CompileRequest request;
   request.dims = sizes(dims, "--dim");
   request.options = bindings(options, "--option");
-  no_repeats(forced, "--force");
-  for (const std::string& text : forced) request.forced.push_back(split(text, "--force", "KEY=VALUE"));
+  const std::vector<std::string> choices = separate(forced);
+  no_repeats(choices, "--force");
+  for (const std::string& text : choices) request.forced.push_back(split(text, "--force", "KEY=VALUE"));
   request.use_cache = !no_cache;
   request.assemble = !source_only;
   driver::Choices probe;
