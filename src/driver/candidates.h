@@ -22,8 +22,8 @@ using Forced = std::vector<std::pair<std::string, std::string>>;
 // errors that list the known.
 [[nodiscard]] Result<void> force(Choices& choices, const Forced& forced);
 
-// Best first; never empty. What is forced narrows down what the search ranks; where nothing ranked has it, it is put over
-// what has, fewest changes first.
+// Best first; never empty. What is forced narrows down what the search ranks; where nothing ranked has it, it is put
+// over what has, fewest changes first.
 [[nodiscard]] Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised,
                                                          const device::Device& device, const Forced& forced);
 

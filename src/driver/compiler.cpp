@@ -266,6 +266,7 @@ class Compilation {
     for (; next_ < ranked_.size() && built_.size() < std::min(before + count, most); ++next_) {
       const Candidate& candidate = ranked_[next_];
       if (candidate.predicted_us == 0 || candidate.predicted_us >= limit) break;
+      say(fmt::format("candidate {}: {}", built_.size() + 1, describe(candidate.choices)));
       auto built = build(result_.kernel, request_.device, candidate, nullptr);
       if (built && built->printed.verified.program().generic_reason.empty()) built_.push_back(std::move(*built));
     }
@@ -333,6 +334,7 @@ class Compilation {
   Result<void> add_join(std::size_t winner, const runtime::Nvrtc* nvrtc) {
     const int parts = built_[winner].candidate.choices.split;
     if (parts == 1) return {};
+    say("the second launch, which joins the parts");
     const auto halves = task::split(result_.kernel, parts);
     if (!halves) return tl::unexpected(halves.error());
     const auto candidates = choices_for(halves->join, request_.device, {{"split", "1"}});

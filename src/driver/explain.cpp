@@ -166,6 +166,16 @@ const simulate::LoopTime* main_loop(const Timeline& timeline) {
   return best;
 }
 
+// "[mma c(3)==]", so many characters wide. A name of which less than three letters would be left is left out.
+std::string box(const std::string& name, std::size_t width) {
+  constexpr std::size_t least = 3;
+  if (width == 1) return "|";
+  std::string inside(width - 2, '=');
+  const std::size_t shown = std::min(name.size(), inside.size());
+  if (shown == name.size() || shown >= least) inside.replace(0, shown, name, 0, shown);
+  return "[" + inside + "]";
+}
+
 }  // namespace
 
 std::string gantt(const task::Graph& graph, const Timeline& timeline, double start, double end, int columns) {
@@ -201,17 +211,8 @@ std::string gantt(const task::Graph& graph, const Timeline& timeline, double sta
         used[row] = to;
         std::string name = simulate::task_name(graph, span.task);
         if (span.iteration >= 0) name += fmt::format("({})", span.iteration);
-        for (int c = from; c < to; ++c) {
-          const auto k = static_cast<std::size_t>(c - from - 1);
-          char symbol = '=';
-          if (c == from)
-            symbol = '[';
-          else if (c == to - 1)
-            symbol = ']';
-          else if (k < name.size())
-            symbol = name[k];
-          rows[row][static_cast<std::size_t>(c)] = symbol;
-        }
+        const std::string drawn = box(name, static_cast<std::size_t>(to - from));
+        rows[row].replace(static_cast<std::size_t>(from), drawn.size(), drawn);
       }
       for (std::size_t row = 0; row < rows.size(); ++row) {
         const std::string head = row > 0 ? ""
@@ -239,7 +240,7 @@ std::string explain_text(const Staged& staged, const device::Device& device, con
   text += fmt::format("\nOne mean work item: {:.0f} cycles, {:.2f} us at {} GHz; {:.0f} bytes of global memory\n",
                       timeline.work_cycles, timeline.work_cycles / device.clock.burst_ghz / 1000,
                       device.clock.burst_ghz, timeline.bytes);
-  text += fmt::format("  {:<16}{}\n", "bound by", bound_line(timeline));
+  text += fmt::format("  {:<16}{}\n", "item bound by", bound_line(timeline));
   text += load_table(timeline) + unit_table(device, timeline, !l.schedule.copier.empty());
   if (const simulate::LoopTime* loop = main_loop(timeline)) {
     text += fmt::format(
@@ -278,7 +279,8 @@ std::string explain_candidates(const Plan& plan) {
   std::stable_partition(all.begin(), all.end(), [&](const Tried& t) { return t.choices == plan.choices; });
   std::string text = fmt::format("  {:>12}{:>9}  {}\n", "predicted", "loses", "choices: what became of them");
   if (chosen != plan.candidates.end() && !chosen->bound.empty())
-    text = fmt::format("  at these sizes the chosen one is bound by: {}\n", chosen->bound) + text;
+    text =
+        fmt::format("  {:<16}{}: the chosen one, all work items together\n", "launch bound by", chosen->bound) + text;
   for (const Tried& t : all) {
     const bool comparable = t.predicted_us > 0 && chosen != plan.candidates.end() && chosen->predicted_us > 0;
     text += fmt::format("  {:>12}{:>9}  {}: {}\n", t.predicted_us > 0 ? fmt::format("{:.1f} us", t.predicted_us) : "-",

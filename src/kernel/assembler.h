@@ -110,8 +110,8 @@ class Assembler {
 inline constexpr int kDeepestNesting = 200;
 inline constexpr int kDeepestTree = 250;
 
-[[nodiscard]] std::string axis_names(const Kernel& kernel, std::span<const AxisId> axes);  // "i,j"
+[[nodiscard]] std::string axis_names(const Kernel& kernel, std::span<const AxisId> axes);    // "i,j"
 [[nodiscard]] std::string axis_list(const Kernel& kernel, const std::vector<AxisId>& axes);  // "i, j", or "no axis"
-[[nodiscard]] bool same_expr(const Kernel& kernel, ExprId a, ExprId b);                    // structural equality
+[[nodiscard]] bool same_expr(const Kernel& kernel, ExprId a, ExprId b);                      // structural equality
 
 }  // namespace pipethreader::kernel

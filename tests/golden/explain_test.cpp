@@ -41,8 +41,12 @@ TEST(Gantt, ShowsEachUnitOfEachLane) {
   add(1, UnitKind::tensor_core, product, 4, 500, 900);
   add(2, UnitKind::cuda_cores, store, -1, 600, 1000);
   add(2, UnitKind::cuda_cores, store, -1, 2000, 3000);  // outside
+  add(0, UnitKind::copy_engine, product, 5, 0, 60);
+  add(0, UnitKind::copy_engine, product, 5, 60, 140);
+  add(0, UnitKind::copy_engine, product, 5, 140, 160);
   EXPECT_EQ(gantt(*graph, timeline, 0, 1000, 74),
             "  cycle                   |0          |250        |500        |750        \n"
+            "  copier copies           [][==]|\n"
             "  computer.0 tensor       [mma c(3)==]            [mma c(4)=========]\n"
             "  computer.1 tensor                   [mma c(3)==]\n"
             "  computer.1 arithmetic                               [store C===========]\n");
@@ -63,7 +67,7 @@ TEST(Candidates, ComeWithWhatTheyLose) {
   plan.candidates = {better, chosen, rejected};
   const std::string rest = "column=128 stream=64 lanes=2 overlap=deferred depth=0 order=single: ";
   EXPECT_EQ(explain_candidates(plan),
-            "  at these sizes the chosen one is bound by: busy units\n"
+            "  launch bound by busy units: the chosen one, all work items together\n"
             "     predicted    loses  choices: what became of them\n"
             "      100.0 us     0.0%  row=192 " +
                 rest +

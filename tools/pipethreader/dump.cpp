@@ -15,8 +15,7 @@ struct Options {
 std::optional<std::string> text_of(const std::string& stage, const driver::Reached& made) {
   if (stage == "task" && made.graph) return task::print(*made.graph);
   if (stage == "partition" && made.partition) return partition::print(*made.graph, *made.partition);
-  if (stage == "layout" && made.assignment)
-    return partition::print(*made.graph, *made.partition, *made.assignment);
+  if (stage == "layout" && made.assignment) return partition::print(*made.graph, *made.partition, *made.assignment);
   if (stage == "schedule" && made.schedule) return schedule::print(*made.graph, *made.schedule);
   if (stage == "program" && made.program) return program::print(*made.program);
   return std::nullopt;

@@ -37,7 +37,9 @@ int run(const Options& options, const driver::Environment& environment) {
   const auto compiled = driver::compile(*request, environment, progress());
   if (!compiled) return report(compiled.error());
   warn(compiled->warnings);
+  if (const driver::Progress show = progress()) show("following the chosen schedule through all stages");
   const auto staged = driver::compile_stages(*request, compiled->plan.choices);
+  end_progress();
   if (!staged) return report(staged.error());
   const driver::Lowered& l = staged->lowered;
   const auto timeline =
