@@ -35,7 +35,7 @@ struct CompileOptions {
   std::map<std::string, std::int64_t> dims;  // dims left out stay dynamic: one binary for all sizes
   std::map<std::string, double> options;
   std::vector<std::string> data = {};  // folders that hold devices/, before the installed one
-  bool machine_code = true;            // off: CUDA source only
+  bool machine_code = true;            // off: CUDA source only, of the schedule ranked first
   bool use_cache = true;
 #ifdef PIPETHREADER_DATA_FOLDER  // of the installed package
   std::string installed_data = PIPETHREADER_DATA_FOLDER;

@@ -187,10 +187,14 @@ std::optional<double> product_flops(const Kernel& dynamic, const std::vector<std
 
 std::string Check::format() const {
   const std::string where = sampled_points == 0 ? "" : "at a sample of points: ";
-  std::string why = cause;
+  std::string more;
   if (cause_unknown)
-    why = "not looked for at this size; at smaller ones it is tried whether the result depends on how loops are cut";
-  return where + report.format() + (why.empty() ? "" : "\n  cause       " + why);
+    more =
+        "cause       not looked for at this size; at smaller ones it is tried whether the result depends on how "
+        "loops are cut";
+  else if (!cause.empty())
+    more = (report.ok() ? "but         right at these sizes only: " : "cause       ") + cause;
+  return where + report.format() + (more.empty() ? "" : "\n  " + more);
 }
 
 Result<Check> check(const Kernel& kernel, const oracle::Inputs& inputs, const OutputValues& outputs, std::uint64_t seed,

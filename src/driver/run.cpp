@@ -36,11 +36,7 @@ Result<std::vector<std::int64_t>> all_sizes(const kernel::Kernel& kernel, const 
   for (const kernel::Binding& given : sizes) {
     const auto dim = std::find_if(kernel.dims.begin(), kernel.dims.end(),
                                   [&](const kernel::Dim& d) { return d.name == given.name; });
-    if (dim == kernel.dims.end()) {
-      std::vector<std::string> names;
-      for (const kernel::Dim& d : kernel.dims) names.push_back(d.name);
-      return fail("'{}' has no dim '{}'; its dims are {}", kernel.name, given.name, fmt::join(names, ", "));
-    }
+    if (dim == kernel.dims.end()) return tl::unexpected(kernel::specialise(kernel, {given}, {}).error());
     if (dim->size && *dim->size != static_cast<std::int64_t>(given.value)) {
       return fail("dim '{}' is fixed at {} and cannot be {}", given.name, *dim->size, given.value);
     }

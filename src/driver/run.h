@@ -88,7 +88,8 @@ struct Check {
 
   [[nodiscard]] bool ok() const { return report.ok() && cause.empty(); }
 
-  [[nodiscard]] std::string format() const;  // one line, and one for the cause
+  // One line, and one for the cause of wrong results; of right ones, for why they are so at these sizes only.
+  [[nodiscard]] std::string format() const;
 };
 [[nodiscard]] Result<Check> check(const kernel::Kernel& kernel, const oracle::Inputs& inputs,
                                   const OutputValues& outputs, std::uint64_t seed, double budget = 6e8);

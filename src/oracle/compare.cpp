@@ -93,7 +93,7 @@ std::string Report::format() const {
   if (undefined > 0) text += fmt::format("; {} are NaN, as the oracle's", undefined);
   if (unbounded > 0) text += fmt::format("; {} without a bound", unbounded);
   if (unwritten > 0) text += fmt::format("; {} not written by the kernel", unwritten);
-  return text + fmt::format("; largest share of a bound {:.2g}", largest_share);
+  return text + fmt::format("; largest error: {:#.3g} of what rounding allows", largest_share);
 }
 
 Result<Report> compare(const Outputs& expected, const std::vector<std::vector<double>>& actual) {

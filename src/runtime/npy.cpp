@@ -243,6 +243,14 @@ Result<NpyArray> read_npy(const std::string& path, const NpyExpectation& expecta
   return NpyArray{std::move(header.shape), *type, unpack(*type, data, *count)};
 }
 
+Result<std::vector<std::int64_t>> read_npy_shape(const std::string& path) {
+  const auto file = read_file(path);
+  if (!file) return tl::unexpected(file.error());
+  NpyHeader header;
+  if (const auto begin = parse_header(path, *file, header); !begin) return tl::unexpected(begin.error());
+  return std::move(header.shape);
+}
+
 Result<void> write_npy(const std::string& path, const NpyArray& array) {
   const auto dtype = dtype_of(array.type);
   if (!dtype) return fail("an array of {} cannot be written as .npy", name(array.type));

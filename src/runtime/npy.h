@@ -27,6 +27,9 @@ struct NpyExpectation {
 // Holds f16 <f2, f32 <f4, f64 <f8, i32 <i4, i64 <i8, u8 |u1, i8 |i1, boolean |b1; bf16 <u2 (or |V2), f8 |u1 (or |V1).
 [[nodiscard]] Result<NpyArray> read_npy(const std::string& path, const NpyExpectation& expectation = {});
 
+// The shape alone, whatever the elements are.
+[[nodiscard]] Result<std::vector<std::int64_t>> read_npy_shape(const std::string& path);
+
 // Written beside its place and renamed: a reader never sees half a file.
 [[nodiscard]] Result<void> write_npy(const std::string& path, const NpyArray& array);
 

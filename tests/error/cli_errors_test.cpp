@@ -57,6 +57,10 @@ TEST_F(CliErrors, WrongCommandLines) {
   expect_misuse({"fly"}, "there is no command 'fly'; `pipethreader --help` lists them");
   expect_misuse({"compile"}, "FILE");
   expect_misuse({"compile", matmul_, "--speed", "3"}, "--speed");
+  expect_misuse({"verify", matmul_, "--size", "N=4"},
+                "hint: --size is of `run`, `bench` and `tune`; here, --dim fixes a dim");
+  expect_misuse({"compile", matmul_, "--force", "row=64 column"}, "--force takes KEY=VALUE, found 'column'");
+  expect_misuse({"compile", matmul_, "--force", "row=64 row=128"}, "--force gives 'row' twice");
   expect_misuse({"compile", matmul_, "--dim", "M"}, "--dim takes NAME=SIZE, found 'M'");
   expect_misuse({"compile", matmul_, "--force", "row=64", "--force", "row=128"}, "--force gives 'row' twice");
   expect_misuse({"run", attention_, "--set", "scale=1", "--set", "scale=2"}, "--set gives 'scale' twice");
@@ -165,7 +169,9 @@ TEST_F(CliErrors, MistakesInAKernelHaveTheirPlace) {
 TEST_F(CliErrors, NamesThatAreNotThere) {
   expect_error({"compile", matmul_, "--kernel", "product"}, "it holds matmul, matmul_b_rows");
   expect_error({"compile", matmul_, "--device", "h900"}, "h900");
-  expect_error({"compile", matmul_, "--dim", "Q=3"}, "Q");
+  const std::string no_dim = "matmul.stask: error: kernel 'matmul' has no dim 'Q'\n  hint: its dims are: M, K, N";
+  expect_error({"compile", matmul_, "--dim", "Q=3"}, no_dim);
+  expect_error({"run", matmul_, "--on", "cpu", "--size", "Q=3"}, no_dim);
   expect_error({"compile", matmul_, "--option", "fast=1"}, "fast");
   expect_error(product_with("--set", "speed=1"), "no scalar 'speed'");
   expect_error(product_with("--input", "D=x.npy"), "no input 'D'");
@@ -264,7 +270,7 @@ TEST_F(CliErrors, AKernelThatCannotBeProvedInTimeSaysWhatToDo) {
       "  parallel b: B, c: C, h: H, l: L, p: P;\n  carry y[l,p] = sum[n: N] M[b,c*L+l,n] * S[b,c,h,p,n];\n"
       "  for k: L where k <= l {\n    w[l,k] = A[b,l,k];\n    y[l,p] += sum[k] w[l,k] * X[b,c*L+k,h,p];\n  }\n"
       "  Y[b,c*L+l,h,p] = f16(y[l,p]);\n}\n");
-  std::vector<std::string> command = {"dump", file, "--stage", "program"};
+  std::vector<std::string> command = {"dump", file, "--stage", "cuda"};
   for (const char* choice : {"row=64", "column=32", "stream=16", "lanes=1", "overlap=serial", "depth=1", "turns=off",
                              "staged=off", "order=single", "raster=1", "cluster=1", "element=64", "bulk=on"}) {
     command.emplace_back("--force");
@@ -285,11 +291,16 @@ TEST_F(CliErrors, AKernelWhoseResultDependsOnItsTilesIsToldSo) {
   const auto outcome =
       run({"run", file, "--on", "cpu", "--dim", "M=8", "--dim", "N=8", "--dim", "K=240", "--force", "stream=32"});
   EXPECT_EQ(outcome.status, 3) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("the result of kernel 'f' depends on how its loops are cut into tiles"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("\n  cause       the result of kernel 'f' depends on how its loops are cut into tiles"));
   // Even where the one tile of a small problem gives what the oracle gives.
   const auto small = run({"run", file, "--on", "cpu", "--dim", "M=8", "--dim", "N=8", "--dim", "K=16"});
   EXPECT_EQ(small.status, 3) << small.out << small.err;
-  EXPECT_THAT(small.out, AllOf(HasSubstr("0 of 64 elements wrong"), HasSubstr("are cut into tiles")));
+  EXPECT_THAT(small.out,
+              AllOf(HasSubstr("0 of 64 elements wrong; largest error: 0.00 of what rounding allows"),
+                    HasSubstr("\n  but         right at these sizes only: the result of kernel 'f' depends on "
+                              "how its loops are cut into tiles"),
+                    Not(HasSubstr("cause"))));
 }
 
 TEST_F(CliErrors, DevicesThatCannotBe) {
@@ -344,9 +355,15 @@ TEST_F(CliErrors, InputsThatAreNotWhatTheKernelTakes) {
   expect_error(product_with("--input", "A=" + program_.file("empty.npy", "")), "this is no .npy file");
   expect_error(product_with("--input", saved("f32.npy", {8, 8}, ScalarType::f32)),
                "has dtype '<f4', expected f16 ('<f2')");
-  expect_error(product_with("--input", saved("wide.npy", {8, 9}, ScalarType::f16)),
-               "has shape (8, 9), expected (8, 8)");
-  expect_error(product_with("--input", saved("flat.npy", {64}, ScalarType::f16)), "has shape (64,), expected (8, 8)");
+  const std::string wide = saved("wide.npy", {8, 9}, ScalarType::f16);
+  expect_error(product_with("--input", wide),
+               "dim 'K' is 8 by --dim, but 9 by axis 2 of '" + program_.path("wide.npy") + "'");
+  expect_error({"run", matmul_, "--on", "cpu", "--size", "K=7", "--input", wide}, "dim 'K' is 7 by --size, but 9 by");
+  expect_error({"run", matmul_, "--on", "cpu", "--input", wide, "--input", "B=" + program_.path("good.npy")},
+               "dim 'K' is 9 by axis 2 of '" + program_.path("wide.npy") + "', but 8 by axis 2 of '" +
+                   program_.path("good.npy") + "'");
+  expect_error(product_with("--input", saved("flat.npy", {64}, ScalarType::f16)),
+               "flat.npy: error: the array has 1 axes, and 'A' has 2");
   expect_error(product_with("--input", "A=" + program_.folder()), "Is a directory");
   expect_error(product_with("--input", "A=" + program_.path("missing.npy")), "cannot read");
   expect_misuse(product_with("--input", "A="), "NAME=FILE.npy");

@@ -56,6 +56,28 @@ TEST_F(Cli, CompileWritesSourceProgramAndReport) {
   EXPECT_THAT(verified.out, HasSubstr("matmul: proved"));
 }
 
+// Machine code is looked at with --source-only, too, so that both choose the same schedule; it is not kept.
+TEST_F(Cli, SourceOnlyLeavesOutTheMachineCodeAndNothingElse) {
+  const std::vector<std::string> command = {
+      "compile", kernels + "matmul.stask", "--no-cache", "--dim", "M=512", "--dim", "N=512", "--dim", "K=512"};
+  const auto full = run(with(command, {"--out", "full"}));
+  const auto source = run(with(command, {"--out", "source", "--source-only"}));
+  ASSERT_EQ(full.status, 0) << full.err;
+  ASSERT_EQ(source.status, 0) << source.err;
+  EXPECT_THAT(source.out, HasSubstr("machine     none: source only, as asked"));
+  EXPECT_FALSE(std::filesystem::exists(program_.path("source/matmul.cubin")));
+  if (!std::filesystem::exists(program_.path("full/matmul.cubin"))) GTEST_SKIP() << full.out;
+  EXPECT_THAT(source.out, HasSubstr("assemble"));
+  const auto choices = [](const std::string& out) {
+    const std::size_t at = out.find("choices");
+    return out.substr(at, out.find('\n', at) - at);
+  };
+  EXPECT_EQ(choices(source.out), choices(full.out));
+  program_.set("PIPETHREADER_NVRTC", "/nowhere/libnvrtc.so");
+  EXPECT_THAT(run(with(command, {"--source-only"})).out,
+              HasSubstr("no run-time compiler was found, so the schedule was chosen without its machine code"));
+}
+
 TEST_F(Cli, TheReportAsJson) {
   const auto done = run(with({"compile", kernels + "matmul.stask", "--source-only", "--json"}, small));
   ASSERT_EQ(done.status, 0) << done.err;
@@ -111,6 +133,27 @@ TEST_F(Cli, InputsAndOutputsAreNpyFiles) {
   EXPECT_EQ(result->values, (std::vector<double>{4, -8, 2}));
 }
 
+TEST_F(Cli, FilesOfInputsGiveTheSizesOfDims) {
+  const std::string kernel = program_.file("masked.stask",
+                                           "kernel masked(X: f32[B,2*T], mask: f32[T]) -> (Y: f32[B,T]) {\n"
+                                           "  parallel b: B, t: T;\n  Y[b,t] = mask[t] * X[b,t];\n}\n");
+  ASSERT_TRUE(runtime::write_npy(program_.path("x.npy"), {{1, 4}, ScalarType::f32, {1, 2, 3, 4}}));
+  ASSERT_TRUE(runtime::write_npy(program_.path("m.npy"), {{2}, ScalarType::f32, {0, 1}}));
+  const auto done =
+      run({"run", kernel, "--on", "cpu", "--input", "X=x.npy", "--input", "mask=m.npy", "--output", "Y=y.npy"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(runtime::read_npy(program_.path("y.npy"))->values, (std::vector<double>{0, 2}));
+}
+
+TEST_F(Cli, ARunThatNeedsItsSizesWhenCompilingSaysWhy) {
+  const auto done = run({"run", kernels + "flash_attention.stask", "--on", "cpu", "--size", "B=1", "--size", "H=1",
+                         "--size", "G=1", "--size", "S=8", "--size", "T=8", "--size", "D=16"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.out,
+              StartsWith("  compiled    for the sizes of this run, since with dynamic dims: inner axis 'd' has "
+                         "no fixed size"));
+}
+
 TEST_F(Cli, RangesMoveTheRandomInputs) {
   const std::string kernel =
       program_.file("copy.stask", "kernel copy(X: f32[N]) -> (Y: f32[N]) {\n  parallel n: N;\n  Y[n] = X[n];\n}\n");
@@ -125,8 +168,8 @@ TEST_F(Cli, ExplainShowsTableChartPageAndTrace) {
   const auto done = run({"explain", kernels + "matmul.stask", "--html", "t.html", "--trace", "t.json", "--dim", "M=256",
                          "--dim", "N=256", "--dim", "K=1024"});
   ASSERT_EQ(done.status, 0) << done.err;
-  for (const char* text :
-       {"mma", "TensorCore", "A steady iteration over", "ring depths", "load", "bound by", "Candidates:", ": chosen"})
+  for (const char* text : {"mma", "TensorCore", "A steady iteration over", "ring depths", "load",
+                           "\n  item bound by   ", "\n  launch bound by ", "Candidates:", ": chosen"})
     EXPECT_THAT(done.out, HasSubstr(text));
   EXPECT_GT(std::filesystem::file_size(program_.path("t.html")), 1000u);
   const auto trace = run({"cache", "size"});
@@ -199,6 +242,7 @@ TEST_F(Cli, DevicesListsWhatThereIs) {
 }
 
 TEST_F(Cli, TheCacheIsListedAndCleared) {
+  program_.set("PIPETHREADER_NVRTC", "/nowhere/libnvrtc.so");  // else machine code is kept beside the plan
   ASSERT_EQ(run(with({"compile", kernels + "matmul.stask", "--source-only"}, small)).status, 0);
   EXPECT_THAT(run({"cache", "list"}).out, HasSubstr("plan matmul"));
   EXPECT_THAT(run({"cache", "size"}).out, HasSubstr(program_.path("cache")));

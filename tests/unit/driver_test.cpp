@@ -250,11 +250,13 @@ TEST(Choices, ForcedOnesStandAndUnknownOnesAreNamed) {
 
 TEST(Choices, AreDescribedInTheWordsThatForceThem) {
   const std::string all =
-      "split=4 row=64 column=32 stream=16 lanes=1 overlap=serial depth=1 order=persistent share=sums teams=h:2 blocks=2 "
+      "split=4 row=64 column=32 stream=16 lanes=1 overlap=serial depth=1 order=persistent share=sums teams=h:2 "
+      "blocks=2 "
       "outer=2 raster=8 band=3 cluster=g:2 walk=c:8 turns=on staged=on pass=off bulk=off";
   Forced forced;
   std::istringstream in(all);
-  for (std::string word; in >> word;) forced.emplace_back(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
+  for (std::string word; in >> word;)
+    forced.emplace_back(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
   Choices choices;
   ASSERT_TRUE(force(choices, forced));
   EXPECT_EQ(describe(choices), all);

@@ -155,5 +155,11 @@ TEST_F(Npy, WritingReportsWhatIsWrong) {
   EXPECT_THAT(written.error().format(), HasSubstr("No such file or directory"));
 }
 
+TEST_F(Npy, TheShapeIsReadWhateverTheElementsAre) {
+  ASSERT_TRUE(write_npy(path(), {{3, 0, 2}, ScalarType::bf16, {}}));
+  EXPECT_EQ(*read_npy_shape(path()), (std::vector<std::int64_t>{3, 0, 2}));
+  EXPECT_THAT(read_npy_shape(path("missing.npy")).error().format(), HasSubstr("missing.npy"));
+}
+
 }  // namespace
 }  // namespace pipethreader::runtime

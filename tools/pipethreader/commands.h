@@ -39,7 +39,7 @@ struct KernelOptions {
   std::vector<std::string> options;
   std::vector<std::string> forced;
   bool no_cache = false;
-  bool source_only = false;
+  bool assemble = true;  // off: what is ranked first, without a look at machine code
 
   void declare(CLI::App& app, bool compiles = true);
   // Loads kernel and device. `fallback` names the device when none is given.

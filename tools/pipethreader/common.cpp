@@ -102,7 +102,7 @@ Result<driver::CompileRequest> KernelOptions::request(const driver::Environment&
   no_repeats(choices, "--force");
   for (const std::string& text : choices) request.forced.push_back(split(text, "--force", "KEY=VALUE"));
   request.use_cache = !no_cache;
-  request.assemble = !source_only;
+  request.assemble = assemble;
   driver::Choices probe;
   if (auto known = driver::force(probe, request.forced); !known)
     throw UsageError{"--force: " + known.error().diagnostics[0].message};

@@ -43,6 +43,11 @@ std::optional<std::string> unknown_command(const CLI::App& app, int argc, char**
   return std::nullopt;
 }
 
+bool given(int argc, char** argv, const std::string& option) {
+  return std::any_of(argv, argv + argc,
+                     [&](const std::string word) { return word == option || word.starts_with(option + "="); });
+}
+
 int run(int argc, char** argv) {
   const driver::Environment surroundings = environment();
   CLI::App app{"PipeThreader compiles kernels in index notation to software-pipelined kernels for Hopper GPUs."};
@@ -67,6 +72,8 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const int status = app.exit(error);
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && given(argc, argv, "--size"))
+      fmt::print(stderr, "  hint: --size is of `run`, `bench` and `tune`; here, --dim fixes a dim\n");
     return status == 0 ? Exit::ok : Exit::misused;
   }
   for (const CLI::App* command : app.get_subcommands()) {

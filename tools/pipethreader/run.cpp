@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "commands.h"
 #include "driver/report.h"
@@ -140,14 +141,52 @@ Result<driver::OutputValues> on_gpu(const driver::Compiled& compiled, const orac
   return outputs;
 }
 
-// `fixed`: the sizes of this run have become the kernel's, since it does not compile without them.
-int run(Options options, const driver::Environment& environment, bool fixed = false) {
+// Sizes that the files of inputs have for dims that stand alone in a shape, beside those of the command line. All must
+// agree.
+Result<void> take_sizes_of_files(Options& options, const kernel::Kernel& kernel) {
+  struct Known {
+    std::int64_t size = 0;
+    std::string place;
+  };
+  std::map<std::string, Known> known;
+  for (const auto& [given, option] : {std::pair(&options.kernel.dims, "--dim"), std::pair(&options.sizes, "--size")}) {
+    for (const kernel::Binding& b : tool::sizes(*given, option))
+      known.try_emplace(b.name, Known{static_cast<std::int64_t>(b.value), option});
+  }
+  for (const std::string& text : options.inputs) {
+    const auto [name, path] = split(text, "--input", "NAME=FILE.npy");
+    const auto index = tensor_named(kernel, name, false);
+    if (!index) return tl::unexpected(index.error());
+    const kernel::Tensor& tensor = kernel.tensors[*index];
+    const auto shape = runtime::read_npy_shape(path);
+    if (!shape) return tl::unexpected(shape.error());
+    if (shape->size() != tensor.shape.size()) {
+      return fail_at(path, {},
+                     fmt::format("the array has {} axes, and '{}' has {}", shape->size(), name, tensor.shape.size()));
+    }
+    for (std::size_t i = 0; i < shape->size(); ++i) {
+      const kernel::Expr& extent = kernel[tensor.shape[i]];
+      if (extent.kind != kernel::Expr::Kind::dim) continue;
+      const std::string& dim = kernel[extent.dim].name;
+      const Known here = {(*shape)[i], fmt::format("axis {} of '{}'", i + 1, path)};
+      const auto [found, fresh] = known.try_emplace(dim, here);
+      if (fresh) options.sizes.push_back(fmt::format("{}={}", dim, here.size));
+      if (found->second.size == here.size) continue;
+      return fail("dim '{}' is {} by {}, but {} by {}", dim, found->second.size, found->second.place, here.size,
+                  here.place);
+    }
+  }
+  return {};
+}
+
+// `not_dynamic`: why the sizes of this run have become the kernel's; empty: they have not.
+int run(Options options, const driver::Environment& environment, const std::string& not_dynamic = {}) {
   no_repeats(options.inputs, "--input");
   no_repeats(options.outputs, "--output");
   no_repeats(options.scalars, "--set");
   no_repeats(options.ranges, "--range");
   const bool gpu = options.on == "gpu";
-  options.kernel.source_only = !gpu;
+  options.kernel.assemble = gpu;
   if (gpu) {  // say at once when there is no card
     if (const auto card = driver::open_gpu(); !card) return report(card.error());
   }
@@ -155,15 +194,17 @@ int run(Options options, const driver::Environment& environment, bool fixed = fa
   auto request = options.kernel.request(environment, card.empty() ? "h100" : card);
   if (!request) return report(request.error());
   if (!gpu) request->candidates = 1;
+  if (auto done = take_sizes_of_files(options, request->kernel); !done) return report(done.error());
   const auto compiled = driver::compile(*request, environment, progress());
   if (!compiled && !options.sizes.empty()) {
     // What must stay on chip whole needs its size when it is compiled: the sizes of this run become fixed.
     for (std::string& size : options.sizes) options.kernel.dims.push_back(std::move(size));
     options.sizes.clear();
-    return run(std::move(options), environment, true);
+    return run(std::move(options), environment, compiled.error().diagnostics.front().message);
   }
   if (!compiled) return report(compiled.error());
-  if (fixed) fmt::print("  {:<12}not with dynamic dims; compiled for the sizes of this run\n", "compiled");
+  if (!not_dynamic.empty())
+    fmt::print("  {:<12}for the sizes of this run, since with dynamic dims: {}\n", "compiled", not_dynamic);
   warn(compiled->warnings);
   const auto inputs = inputs_of(options, compiled->kernel);
   if (!inputs) return report(inputs.error());
