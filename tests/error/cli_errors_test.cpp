@@ -363,7 +363,7 @@ TEST_F(CliErrors, InputsThatAreNotWhatTheKernelTakes) {
                "dim 'K' is 9 by axis 2 of '" + program_.path("wide.npy") + "', but 8 by axis 2 of '" +
                    program_.path("good.npy") + "'");
   expect_error(product_with("--input", saved("flat.npy", {64}, ScalarType::f16)),
-               "flat.npy: error: the array has 1 axes, and 'A' has 2");
+               "flat.npy: error: the array has rank 1, but 'A' has rank 2");
   expect_error(product_with("--input", "A=" + program_.folder()), "Is a directory");
   expect_error(product_with("--input", "A=" + program_.path("missing.npy")), "cannot read");
   expect_misuse(product_with("--input", "A="), "NAME=FILE.npy");

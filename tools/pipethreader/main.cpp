@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <new>
 #include <optional>
+#include <string_view>
 
 #include "commands.h"
 
@@ -45,7 +46,7 @@ std::optional<std::string> unknown_command(const CLI::App& app, int argc, char**
 
 bool given(int argc, char** argv, const std::string& option) {
   return std::any_of(argv, argv + argc,
-                     [&](const std::string word) { return word == option || word.starts_with(option + "="); });
+                     [&](std::string_view word) { return word == option || word.starts_with(option + "="); });
 }
 
 int run(int argc, char** argv) {

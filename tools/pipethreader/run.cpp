@@ -161,8 +161,9 @@ Result<void> take_sizes_of_files(Options& options, const kernel::Kernel& kernel)
     const auto shape = runtime::read_npy_shape(path);
     if (!shape) return tl::unexpected(shape.error());
     if (shape->size() != tensor.shape.size()) {
-      return fail_at(path, {},
-                     fmt::format("the array has {} axes, and '{}' has {}", shape->size(), name, tensor.shape.size()));
+      return fail_at(
+          path, {},
+          fmt::format("the array has rank {}, but '{}' has rank {}", shape->size(), name, tensor.shape.size()));
     }
     for (std::size_t i = 0; i < shape->size(); ++i) {
       const kernel::Expr& extent = kernel[tensor.shape[i]];
