@@ -135,6 +135,7 @@ class Lowerer {
   program::BufferId reduce_scratch(program::FragmentId target);
   void reduce(const task::Task& task, Block& block);
   void join_partial_sums(StatementId loop, Block& block);
+  [[nodiscard]] std::string why_serial(const kernel::Assign& assign) const;
   void serial_reduce(const task::Task& task, Block& block);
   void load(const task::Task& task, Block& block);
 

@@ -1,9 +1,11 @@
 // One sTask to instructions: maps, reductions, loads, fetches, stores, products.
 #include <algorithm>
 
+#include "kernel/print_expr.h"
 #include "lower/lowerer.h"
 #include "task/products.h"
 #include "task/rewrite.h"
+#include "task/streaming.h"
 
 namespace pipethreader::lower {
 
@@ -197,6 +199,26 @@ void Lowerer::join_partial_sums(StatementId loop, Block& block) {
   }
 }
 
+// Why no unit does the whole reduction at once.
+std::string Lowerer::why_serial(const kernel::Assign& assign) const {
+  const std::string& name = kernel_[assign.target].name;
+  const Expr& r = kernel_[assign.expr];
+  if (task::classify(kernel_, assign.expr, graph_.tiled) != task::ReductionKind::product)
+    return fmt::format("a reduction into '{}' is no product of 16-bit operands and runs index by index", name);
+  if (r.args.size() > 1) {
+    return fmt::format("the sum into '{}' runs index by index for its `where {}`: put it into an operand, with select",
+                       name, kernel::to_text(kernel_, r.args[1]));
+  }
+  for (const LoopFrame& frame : loops_) {
+    if (!frame.where || std::find(r.axes.begin(), r.axes.end(), frame.axis) == r.axes.end()) continue;
+    return fmt::format(
+        "the sum into '{}' runs index by index, for no operand has all axes of a condition of `where {}`: let each "
+        "condition name axes of one operand, with && between them, and make a loop of its own of what is left",
+        name, kernel::to_text(kernel_, *frame.where));
+  }
+  return fmt::format("the sum into '{}' runs index by index", name);
+}
+
 // One index of the reduced axes after the other: what depends on them is read one by one, from global memory or from
 // the copy of a computed value in shared memory.
 void Lowerer::serial_reduce(const task::Task& task, Block& block) {
@@ -208,8 +230,7 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
   const layout::Layout layout = program_[target].layout;
   const ScalarType type = kernel_[assign.target].type;
   if (!assign.accumulate) block.push_back({program::Map{target, b_.constant(type, task::identity(r.reduce))}, {}});
-  program_.generic_reason = fmt::format(
-      "a reduction into '{}' is no product of 16-bit operands and runs index by index", kernel_[assign.target].name);
+  program_.generic_reason = why_serial(assign);
   Block* body = &block;
   std::vector<program::For> nest;
   std::map<AxisId, ExprId> saved = axes_;

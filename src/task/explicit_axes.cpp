@@ -1,6 +1,7 @@
 #include "task/explicit_axes.h"
 
 #include <algorithm>
+#include <map>
 
 #include "task/rewrite.h"
 
@@ -14,7 +15,8 @@ class Closure {
  public:
   explicit Closure(Kernel& kernel) : kernel_(kernel) {}
 
-  // Until nothing changes: a value depends on what its statements and the conditions around them depend on.
+  // Until nothing changes: a value depends on what its statements depend on, and on which points they are done for
+  // where that can be seen in it.
   void run() {
     do {
       changed_ = false;
@@ -23,28 +25,56 @@ class Closure {
   }
 
  private:
+  struct Domain {  // of a loop around a statement
+    AxisId axis;
+    std::set<AxisId> condition;
+  };
+
   void depends(ExprId expr, std::set<AxisId>& axes) const {
     for (const AxisId a : axes_of(kernel_, expr)) axes.insert(a);
     for (const ValueId v : values_of(kernel_, expr)) axes.insert(kernel_[v].axes.begin(), kernel_[v].axes.end());
   }
 
-  void visit(const std::vector<StatementId>& body, const std::set<AxisId>& around) {
+  // A reduction sees only the points of its loops.
+  void depends_on_points(ExprId expr, const std::vector<Domain>& loops, std::set<AxisId>& axes) const {
+    const Expr& e = kernel_[expr];
+    for (const ExprId arg : e.args) depends_on_points(arg, loops, axes);
+    if (e.kind != Expr::Kind::reduce) return;
+    for (const Domain& loop : loops) {
+      if (std::find(e.axes.begin(), e.axes.end(), loop.axis) == e.axes.end()) continue;
+      axes.insert(loop.condition.begin(), loop.condition.end());
+    }
+  }
+
+  void visit(const std::vector<StatementId>& body, const std::vector<Domain>& loops) {
     for (const StatementId id : body) {
       const Statement& s = kernel_[id];
-      std::set<AxisId> axes = around;
+      std::set<AxisId> axes;
       if (const auto* carry = std::get_if<Carry>(&s.node)) {
         depends(carry->init, axes);
-        add(carry->target, axes);
+        write(carry->target, carry->init, loops, axes);
       } else if (const auto* assign = std::get_if<Assign>(&s.node)) {
         depends(assign->expr, axes);
         if (assign->when) depends(*assign->when, axes);
-        add(assign->target, axes);
+        write(assign->target, assign->expr, loops, axes);
       } else if (const auto* loop = std::get_if<Loop>(&s.node)) {
         if (loop->where) depends(*loop->where, axes);
+        std::vector<Domain> more = loops;
+        more.push_back({loop->axis, axes});
         const std::vector<StatementId> inner = loop->body;
-        visit(inner, axes);
+        visit(inner, more);
       }
     }
+  }
+
+  // Loops that the value outlives leave it as it is at points that they do not have. What ends with a loop's body is
+  // not seen there.
+  void write(ValueId value, ExprId expr, const std::vector<Domain>& loops, std::set<AxisId>& axes) {
+    const std::size_t depth = defined_in_.try_emplace(value, loops.size()).first->second;
+    for (std::size_t i = depth; i < loops.size(); ++i)
+      axes.insert(loops[i].condition.begin(), loops[i].condition.end());
+    depends_on_points(expr, loops, axes);
+    add(value, axes);
   }
 
   void add(ValueId value, const std::set<AxisId>& axes) {
@@ -57,6 +87,7 @@ class Closure {
   }
 
   Kernel& kernel_;
+  std::map<ValueId, std::size_t> defined_in_;  // how many loops are around its first statement
   bool changed_ = false;
 };
 
@@ -80,11 +111,46 @@ std::optional<std::pair<AxisId, AxisId>> foreign_axis(const Kernel& kernel, Expr
   return std::nullopt;
 }
 
+// Whether the two axes are as long and nothing has both.
+bool can_be_one(const Kernel& kernel, AxisId a, AxisId b) {
+  if (!same_expr(kernel, kernel[a].extent, kernel[b].extent)) return false;
+  const auto both = [&](const auto& axes) {
+    return std::find(axes.begin(), axes.end(), a) != axes.end() && std::find(axes.begin(), axes.end(), b) != axes.end();
+  };
+  if (std::any_of(kernel.values.begin(), kernel.values.end(), [&](const Value& v) { return both(v.axes); }))
+    return false;
+  for (std::size_t i = 0; i < kernel.exprs.size(); ++i) {
+    if (both(axes_of(kernel, ExprId(i)))) return false;
+  }
+  return std::none_of(kernel.statements.begin(), kernel.statements.end(), [&](const Statement& s) {
+    const auto* store = std::get_if<Store>(&s.node);
+    if (store == nullptr) return false;
+    std::set<AxisId> axes;
+    for (const ExprId index : store->indices) axes.merge(axes_of(kernel, index));
+    return both(axes);
+  });
+}
+
+// Everything over `from` is over `to` instead.
+void make_one(Kernel& kernel, AxisId from, AxisId to) {
+  for (Value& v : kernel.values) std::replace(v.axes.begin(), v.axes.end(), from, to);
+  for (Expr& e : kernel.exprs) {
+    if (e.kind == Expr::Kind::axis && e.axis == from) e.axis = to;
+    std::replace(e.axes.begin(), e.axes.end(), from, to);
+  }
+  kernel.axes[static_cast<std::size_t>(from.index)].kind = AxisKind::reduced;  // by nothing: it is gone
+}
+
 void unify_reduced_axes(Kernel& kernel) {
   for (std::size_t i = 0; i < kernel.exprs.size(); ++i) {
     if (kernel.exprs[i].kind != Expr::Kind::reduce) continue;
     while (const auto foreign = foreign_axis(kernel, ExprId(i), kernel.exprs[i].axes)) {
       const auto [bound, own] = *foreign;
+      if (kernel[bound].kind == AxisKind::inner) {  // another value's, that the reduction has got already
+        if (!can_be_one(kernel, bound, own)) break;
+        make_one(kernel, own, bound);
+        continue;
+      }
       const Expr& reduce = kernel.exprs[i];
       bool taken = std::find(reduce.axes.begin(), reduce.axes.end(), own) != reduce.axes.end();
       for (const ExprId arg : reduce.args) taken = taken || axes_of(kernel, arg).contains(own);

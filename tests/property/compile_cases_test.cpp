@@ -219,6 +219,99 @@ TEST(CompileCases, ConditionsOfALoopReachTheOperandTheyAreAbout) {
             "");
 }
 
+// What a loop computes has only the axes that it uses: which points the loop leaves out is nothing that it needs to
+// know. The operands of products then are as wide as they are written.
+TEST(CompileCases, OperandsOfAMaskedLoopHaveTheAxesTheyUse) {
+  const std::string attention = R"(kernel test(Q: f16[H,S,64], K: i8[H,S,64], V: i8[H,S,64], G: f32[H,S])
+    -> (O: f32[H,S,64], Z: f32[H,S]) {
+  parallel h: H, i: S;
+  inner d: 64;
+  carry m[i] = -inf, l[i] = 0, z[i] = 0, o[i,d] = 0;
+  for j: S where CONDITION {
+    g[j] = exp(G[h,j]) * 0.125;
+    k[j,d] = f16(K[h,j,d] * g[j]);
+    v[j,d] = f16(V[h,j,d] * g[j]);
+    s[i,j] = sum[d] Q[h,i,d] * k[j,d];
+    n[i] = max(m[i], max[j] s[i,j]);
+    p[i,j] = exp(s[i,j] - n[i]);
+    a[i] = exp(m[i] - n[i]);
+    l[i] = l[i] * a[i] + sum[j] p[i,j];
+    z[i] += sum[j] g[j];
+    o[i,d] = o[i,d] * a[i] + sum[j] f16(p[i,j]) * v[j,d];
+    m[i] = n[i];
+  }
+  O[h,i,d] = o[i,d] / l[i];
+  Z[h,i] = z[i];
+})";
+  for (const std::string condition : {"j <= i", "j <= i && j > i - 40", "j >= i", "(i + j) % 2 == 0"}) {
+    std::string own = attention;
+    own.replace(own.find("CONDITION"), 9, condition);
+    for (const double size : {1.0, 7.0, 33.0, 65.0, 130.0}) {
+      const auto run = test::run_kernel(own, {{"H", 2}, {"S", size}}, small(size > 64 ? 128 : 64, 32), size > 100);
+      EXPECT_EQ(run.failure, "") << condition << " " << size;
+      EXPECT_EQ(run.generic_reason, "") << condition << " " << size;
+    }
+  }
+}
+
+// The same where it is the operand of the sum over the loop's axis: the other one is zero at the points left out.
+TEST(CompileCases, OperandsOfAMaskedSumHaveTheAxesTheyUse) {
+  const std::string text = R"(kernel test(X: f16[M,K], Y: f16[N,K], g: f32[K]) -> (Z: f32[M,N]) {
+  parallel m: M, n: N;
+  carry z[m,n] = 0;
+  for k: K where CONDITION {
+    y[n,k] = f16(Y[n,k] * g[k]);
+    z[m,n] += sum[k] X[m,k] * y[n,k];
+  }
+  Z[m,n] = z[m,n];
+})";
+  for (const std::string condition :
+       {"k <= m", "k <= m && k > m - 40", "k <= n", "k <= m && k <= n", "k <= m || k <= n"}) {
+    std::string own = text;
+    own.replace(own.find("CONDITION"), 9, condition);
+    for (const double rows : {7.0, 130.0}) {
+      const auto run = test::run_kernel(own, {{"M", rows}, {"N", 24}, {"K", 72}}, small());
+      EXPECT_EQ(run.failure, "") << condition;
+      if (condition.find("||") == std::string::npos) {
+        EXPECT_EQ(run.generic_reason, "") << condition;
+      } else {
+        EXPECT_NE(run.generic_reason.find("the sum into 'z' runs index by index"), std::string::npos);
+        EXPECT_NE(run.generic_reason.find("`where k <= m || k <= n`"), std::string::npos) << run.generic_reason;
+      }
+    }
+  }
+}
+
+// A sum walks two values, each over an axis of its own, as one axis where they are as long.
+TEST(CompileCases, SumsOverTwoComputedValues) {
+  const std::string text = R"(kernel test(X: f16[M,K], W: f16[K,D], Y: f16[N,E], g: f32[N]) -> (Z: f32[M,N]) {
+  parallel m: M, n: N;
+  inner d: D, e: E;
+  x[m,d] = sum[k: K] X[m,k] * W[k,d];
+  c[m,d] = f16(x[m,d]);
+  y[n,e] = f16(Y[n,e] * g[n]);
+  Z[m,n] = sum[r: D where r < E] c[m,r] * y[n,r];
+})";
+  std::string equal = text;
+  for (std::size_t at; (at = equal.find('E')) != std::string::npos;) equal.replace(at, 1, "D");
+  equal.replace(equal.find(" where r < D"), 12, "");
+  const auto run = test::run_kernel(equal, {{"M", 70}, {"N", 33}, {"K", 48}, {"D", 64}}, small());
+  EXPECT_EQ(run.failure, "");
+  EXPECT_EQ(run.generic_reason, "");
+  const auto other = test::run_kernel(text, {{"M", 70}, {"N", 33}, {"K", 50}, {"D", 64}, {"E", 65}}, small());
+  EXPECT_NE(other.failure.find("test.stask:7:"), std::string::npos) << other.failure;
+  EXPECT_NE(other.failure.find("error: 'y' is read at `d` along its axis 'e'"), std::string::npos) << other.failure;
+  const auto chained = test::run_kernel(R"(kernel test(X: f16[M,K], W: f16[K,64], V: f16[64,64]) -> (Z: f32[M,64]) {
+  parallel m: M;
+  inner d: 64;
+  c[m,d] = f16(sum[k: K] X[m,k] * W[k,d]);
+  Z[m,d] = sum[r: 64] c[m,r] * V[r,d];
+})",
+                                        {{"M", 70}, {"K", 50}}, small());
+  EXPECT_NE(chained.failure.find("test.stask:5:23: error: 'c' is read at `r` along its axis 'd'"), std::string::npos)
+      << chained.failure;
+}
+
 // A reduction inside an expression has the axes of the condition, also those that its summands lack.
 TEST(CompileCases, CountsOfPointsHaveTheAxesOfTheCondition) {
   for (const std::string body : {"l[i] += 2 * sum[j] P[j];", "l[i] = max(l[i], max[j] P[j]);", "l[i] += sum[j] 1;"}) {

@@ -88,6 +88,8 @@ class Generator {
   // parts (random_kernel_parts.cpp)
   Tile load();
   std::string narrowed(Tile& tile);
+  std::string operand(const std::string& stem, const AxisChoice& streamed, const AxisChoice& other,
+                      const std::string& own);
   Tile product(Tile* from);
   Tile streamed_product(Tile* from);
   Tile attention(Tile* from);

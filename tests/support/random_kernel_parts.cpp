@@ -26,6 +26,19 @@ std::string Generator::narrowed(Tile& tile) {
   return name;
 }
 
+// An operand over the open loop's axis and another: an input, or what the loop makes of one under the name `own` of the
+// other axis.
+std::string Generator::operand(const std::string& stem, const AxisChoice& streamed, const AxisChoice& other,
+                               const std::string& own) {
+  if (!dice_.chance(30)) return input(stem, type_, {streamed, other}, true);
+  feature("prepared");
+  const std::string name = fresh("q");
+  const std::string read = input(stem, type_, {streamed, {own, other.extent}}, true);
+  say(fmt::format("{}[{},{}] = {}(f32({}) * f32({}));", name, streamed.name, own, type_, read,
+                  input("Scale", fresh_type(), {streamed}, true)));
+  return fmt::format("{}[{},{}]", name, streamed.name, other.name);
+}
+
 Tile Generator::product(Tile* from) {
   feature("product");
   std::string left;
@@ -168,8 +181,8 @@ Tile Generator::attention(Tile* from) {
                     p = fresh("p"), a = fresh("a");
   say(fmt::format("carry {} = -inf, {} = 0, {} = 0;", row(m), row(l), at(o, d)));
   open_loop(axis, extent, 60);
-  const std::string keys = input("K", type_, {{axis, extent}, {k, depth}}, true);
-  const std::string values = input("V", type_, {{axis, extent}, column}, true);
+  const std::string keys = operand("K", {axis, extent}, {k, depth}, fresh("k"));
+  const std::string values = operand("V", {axis, extent}, column, column.name);
   say(fmt::format("{} = sum[{}: {}] {} * {};", at(s, axis), k, depth, query, keys));
   say(fmt::format("{} = max({}, max[{}] {} * {});", row(x), row(m), axis, at(s, axis), scale));
   say(lazy ? fmt::format("{0} = select({1} - {2} > {3}, {1}, {2});", row(n), row(x), row(m), dice_.between(2, 8))
