@@ -4,6 +4,7 @@
 #include <bit>
 #include <map>
 
+#include "partition/element_tiles.h"
 #include "task/products.h"
 #include "task/rewrite.h"
 
@@ -32,10 +33,16 @@ class Propagator {
     if (auto done = choose_beside(); !done) return tl::unexpected(done.error());
     if (auto done = choose_apart(); !done) return tl::unexpected(done.error());
     if (choice_.share_sums && choice_.lanes > 1) share_sums();
-    for (const AxisId axis : graph_.tiled) {
-      auto tile = result_.has_products ? product_tile(axis) : element_tile(axis);
-      if (!tile) return tl::unexpected(tile.error());
-      result_.tile[static_cast<std::size_t>(axis.index)] = *tile;
+    if (result_.has_products) {
+      for (const AxisId axis : graph_.tiled) {
+        auto tile = product_tile(axis);
+        if (!tile) return tl::unexpected(tile.error());
+        result_.tile[static_cast<std::size_t>(axis.index)] = *tile;
+      }
+    } else {
+      const auto tiles = element_tiles(graph_, choice_);
+      if (!tiles) return tl::unexpected(tiles.error());
+      for (const auto& [axis, tile] : *tiles) result_.tile[static_cast<std::size_t>(axis.index)] = tile;
     }
     for (const auto& [whole, loop] : graph_.kept) {  // every tile of the loop lies inside
       const std::int64_t extent = *task::static_extent(graph_.kernel, whole);
@@ -152,27 +159,6 @@ class Propagator {
     return std::any_of(products_.begin(), products_.end(), [&](const task::Product& p) {
       return (p.m == axis || p.n == axis) && p.m != result_.row && p.n != result_.row;
     });
-  }
-
-  // Without products: the contiguous axis is spread over threads first, what is left goes to the others.
-  Result<int> element_tile(AxisId axis) const {
-    const auto extent = task::static_extent(graph_.kernel, axis);
-    const std::int64_t known = std::max<std::int64_t>(1, extent.value_or(1 << 20));
-    const std::int64_t whole = known <= 1024
-                                   ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(known)))
-                                   : round_up(known, 1024);
-    const auto others = static_cast<std::int64_t>(graph_.tiled.size());
-    if (parallel(axis) || streamed(axis)) {
-      const std::int64_t budget = others > 1 ? 64 : choice_.element;
-      return static_cast<int>(std::min(whole, budget));
-    }
-    if (!extent) {
-      return fail_at(
-          graph_.kernel.file, graph_.kernel[axis].span,
-          fmt::format("axis '{}' must stay on chip whole, but its size is dynamic", graph_.kernel[axis].name),
-          fmt::format("fix it with --dim, or stream it: for {}: ...", graph_.kernel[axis].name));
-    }
-    return static_cast<int>(whole);
   }
 
   // Lanes share the axis of sums where it makes no rows: fragments of rows are 64 high.

@@ -28,7 +28,7 @@ struct Choice {
   int stream = 64;          // tile of streamed and long reduced axes
   int lanes = 2;            // computing warpgroups
   bool share_sums = false;  // each lane takes a part of the streamed axis instead of a part of the rows
-  int element = 1024;       // elements a block's tile has where no product fixes it
+  int element = 1024;       // most elements of a task's tile where no product fixes it
   Order order = Order::single;
   int teams = 1;      // of so many lanes each; the work of each lies one further along the axis `apart`
   std::string apart;  // a parallel axis without tiles

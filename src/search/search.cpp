@@ -148,13 +148,21 @@ class Ranking {
     }
   }
 
-  static std::vector<partition::Choice> element_choices() {
+  // Wide tiles of few rows or tall ones of many, where there are loops over tiles.
+  std::vector<partition::Choice> element_choices() const {
+    const bool streams = std::any_of(graph_.tiled.begin(), graph_.tiled.end(), [&](kernel::AxisId a) {
+      return graph_.kernel[a].kind == kernel::AxisKind::streamed;
+    });
     std::vector<partition::Choice> choices;
-    for (const int element : {1024, 2048, 4096, 512}) {
-      partition::Choice c;
-      c.lanes = 1;
-      c.element = element;
-      choices.push_back(c);
+    for (const int element : {1024, 2048, 4096, 8192, 512}) {
+      for (int stream = element; stream >= 32; stream /= 2) {
+        partition::Choice c;
+        c.lanes = 1;
+        c.element = element;
+        c.stream = stream;
+        choices.push_back(c);
+        if (!streams) break;
+      }
     }
     return choices;
   }

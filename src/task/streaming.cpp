@@ -11,6 +11,8 @@ using namespace kernel;
 
 namespace {
 
+constexpr std::int64_t line_elements = 64;  // of memory, in the types that most tensors have
+
 bool contains(const std::vector<AxisId>& axes, AxisId axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
@@ -86,6 +88,7 @@ class Streamer {
       const ReductionKind kind = classify(kernel_, id, tiled_);
       if (kind == ReductionKind::serial) continue;
       std::int64_t resident = kind == ReductionKind::product ? limits_.resident_product : row;
+      if (!products && across_memory(id, r.axes)) resident /= line_elements;
       for (auto it = r.axes.rbegin(); it != r.axes.rend(); ++it) {
         if (kernel_[*it].kind != AxisKind::reduced) continue;
         const auto extent = static_extent(kernel_, *it);
@@ -107,6 +110,19 @@ class Streamer {
       if (!extent || *extent > inner_limit(AxisId(i))) streamed_inner_.insert(AxisId(i));
     }
     streamed_.insert(streamed_inner_.begin(), streamed_inner_.end());
+  }
+
+  // Whether something is read along a tiled axis that is not reduced: a tile has a line of memory of it.
+  bool across_memory(ExprId id, const std::vector<AxisId>& reduced) const {
+    const Expr& e = kernel_[id];
+    if (e.kind == Expr::Kind::access && !e.args.empty()) {
+      const Expr& last = kernel_[e.args.back()];
+      const std::set<AxisId> axes = axes_of(kernel_, id);
+      if (last.kind == Expr::Kind::axis && tiled_.contains(last.axis) && !contains(reduced, last.axis) &&
+          std::any_of(reduced.begin(), reduced.end(), [&](AxisId a) { return axes.contains(a); }))
+        return true;
+    }
+    return std::any_of(e.args.begin(), e.args.end(), [&](ExprId arg) { return across_memory(arg, reduced); });
   }
 
   static bool defines(const Kernel& kernel, StatementId id, AxisId axis) {

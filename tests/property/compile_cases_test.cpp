@@ -282,6 +282,47 @@ TEST(CompileCases, OperandsOfAMaskedSumHaveTheAxesTheyUse) {
   }
 }
 
+// Tiles of one long row, of several rows, of columns, with and without a condition, at ragged sizes.
+TEST(CompileCases, ElementTilesOfAnyShape) {
+  const std::string row = R"(kernel test(X: f16[M,N], label: i32[M]) -> (L: f32[M], P: f16[M,N]) {
+  parallel m: M;
+  carry top[m] = -inf, l[m] = 0, hit[m] = 0;
+  for n: N where CONDITION {
+    t[m] = max(top[m], max[n] X[m,n]);
+    l[m] = l[m] * exp(top[m] - t[m]) + sum[n] exp(X[m,n] - t[m]);
+    hit[m] += sum[n] select(n == label[m], X[m,n], 0);
+    top[m] = t[m];
+  }
+  L[m] = select(l[m] == 0, 0, top[m] + log(l[m]) - hit[m]);
+  for n: N { P[m,n] = f16(X[m,n] - hit[m]); }
+})";
+  const std::string column = R"(kernel test(X: f16[N,M]) -> (L: f32[M], P: f16[N,M]) {
+  parallel m: M;
+  carry top[m] = -inf;
+  for n: N where CONDITION { top[m] = max(top[m], max[n] X[n,m]); }
+  L[m] = sum[k: N] X[k,m];
+  for n: N { P[n,m] = f16(select(top[m] == -inf, 0, X[n,m] - top[m])); }
+})";
+  for (const std::string& text : {row, column}) {
+    for (const std::string condition : {"n >= 0", "n <= m", "n % 3 == 0"}) {
+      std::string own = text;
+      own.replace(own.find("CONDITION"), 9, condition);
+      for (const auto& [element, stream] : {std::pair(4096, 4096), {4096, 64}, {512, 512}, {1024, 16}, {100, 100}}) {
+        driver::Choices choices;
+        choices.partition.lanes = 1;
+        choices.partition.element = element;
+        choices.partition.stream = stream;
+        choices.schedule.overlap = schedule::Overlap::serial;
+        for (const double columns : {7.0, 130.0, 1000.0}) {
+          const bool dynamic = columns == 130;
+          const auto run = test::run_kernel(own, {{"M", 5}, {"N", columns}}, choices, dynamic);
+          EXPECT_EQ(run.failure, "") << condition << " " << element << " " << stream << " " << columns;
+        }
+      }
+    }
+  }
+}
+
 // A sum walks two values, each over an axis of its own, as one axis where they are as long.
 TEST(CompileCases, SumsOverTwoComputedValues) {
   const std::string text = R"(kernel test(X: f16[M,K], W: f16[K,D], Y: f16[N,E], g: f32[N]) -> (Z: f32[M,N]) {

@@ -44,6 +44,7 @@ driver::Choices random_choices(std::uint64_t seed) {
   choices.partition.share_sums = pick({0, 0, 0, 1}) == 1;
   if (choices.partition.share_sums) choices.partition.row = pick({64, 128});
   choices.partition.blocks = pick({1, 1, 1, 2});
+  choices.partition.element = pick({256, 1024, 4096});
   return choices;
 }
 

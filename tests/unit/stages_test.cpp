@@ -175,6 +175,50 @@ TEST(Partition, TilesPropagateToEveryValue) {
   }
 }
 
+// The tiles of the axes of these names, where no product fixes them.
+std::vector<int> element_tiles(const std::string& body, int element, int stream, const std::vector<std::string>& axes,
+                               const std::vector<kernel::Binding>& dims = {}) {
+  auto parsed = kernel::parse("kernel k(X: f16[M,N], w: f16[N]) -> " + body, "test.stask");
+  EXPECT_TRUE(parsed) << parsed.error().format();
+  const auto checked = kernel::check(parsed->front());
+  EXPECT_TRUE(checked) << checked.error().format();
+  const auto special = kernel::specialise(*checked, dims, {});
+  EXPECT_TRUE(special) << special.error().format();
+  const auto graph = task::build(*special);
+  EXPECT_TRUE(graph) << graph.error().format();
+  partition::Choice choice;
+  choice.element = element;
+  choice.stream = stream;
+  const auto cut = partition::propagate(*graph, choice);
+  EXPECT_TRUE(cut) << cut.error().format();
+  std::vector<int> tiles;
+  for (const std::string& name : axes) {
+    for (std::size_t a = 0; a < graph->kernel.axes.size(); ++a) {
+      if (graph->kernel.axes[a].name == name) tiles.push_back(cut->tile[a]);
+    }
+  }
+  return tiles;
+}
+
+// A tile has as many elements as asked for, however many axes the kernel tiles elsewhere: of one row as far as the
+// loop's tile goes, then of more rows. Beside another axis, one along memory keeps a line of it.
+TEST(Partition, ElementsOfATileAreSharedOut) {
+  using Tiles = std::vector<int>;
+  const std::string passes = "(Y: f16[M,N]) { parallel m: M; t[m] = max[n: N] X[m,n]; Y[m,n] = f16(X[m,n] - t[m]); }";
+  EXPECT_EQ(element_tiles(passes, 4096, 4096, {"n"}), (Tiles{4096, 4096}));
+  EXPECT_EQ(element_tiles(passes, 4096, 1024, {"n"}), (Tiles{1024, 1024}));
+  EXPECT_EQ(element_tiles(passes, 512, 1024, {"n"}), (Tiles{512, 512}));
+  const std::string rows = "(Y: f32[M]) { parallel m: M; Y[m] = sum[n: N] X[m,n] * w[n]; }";
+  EXPECT_EQ(element_tiles(rows, 4096, 4096, {"m", "n"}), (Tiles{1, 4096}));
+  EXPECT_EQ(element_tiles(rows, 4096, 1024, {"m", "n"}), (Tiles{4, 1024}));
+  EXPECT_EQ(element_tiles(rows, 64, 1024, {"m", "n"}), (Tiles{1, 64}));
+  const std::string columns = "(Y: f32[N]) { parallel n: N; Y[n] = sum[m: M] X[m,n]; }";
+  EXPECT_EQ(element_tiles(columns, 4096, 4096, {"m", "n"}), (Tiles{64, 64}));
+  EXPECT_EQ(element_tiles(columns, 4096, 16, {"m", "n"}), (Tiles{16, 256}));
+  // A column of known size is streamed as well: a tile of whole columns would not fit.
+  EXPECT_EQ(element_tiles(columns, 4096, 4096, {"m", "n"}, {{"M", 4096}}), (Tiles{64, 64}));
+}
+
 partition::Assignment assignment_of(const std::string& text) {
   auto parsed = kernel::parse(text, "test.stask");
   EXPECT_TRUE(parsed) << parsed.error().format();
@@ -293,6 +337,22 @@ TEST(Search, FindsAllThatFitAndIsDeterministic) {
     if (i > 0) {
       EXPECT_LE((*first)[i - 1].predicted_us, (*first)[i].predicted_us);
     }
+  }
+}
+
+// Rows that do not stay on chip take the time that memory takes, whether or not their length is known.
+TEST(Search, LongRowsAreBoundByMemory) {
+  const auto device = *device::load_device(PIPETHREADER_SOURCE_DIR "/devices/h200.toml");
+  const auto predicted = [&](const char* name, const std::vector<kernel::Binding>& dims) {
+    const auto ranked = search::rank(library(name, dims), device);
+    EXPECT_TRUE(ranked) << ranked.error().format();
+    return ranked->front().predicted_us;
+  };
+  for (const char* name : {"softmax", "rms_norm", "layer_norm"}) {
+    const double whole = predicted(name, {{"M", 4096}, {"N", 8192}});
+    EXPECT_LT(predicted(name, {{"M", 4096}, {"N", 8193}}), 1.5 * whole) << name;
+    EXPECT_LT(predicted(name, {{"M", 4096}, {"N", 32768}}), 5 * whole) << name;
+    EXPECT_LT(predicted(name, {{"M", 4096}}), 1.3 * predicted(name, {{"M", 4096}, {"N", 4096}})) << name;
   }
 }
 
