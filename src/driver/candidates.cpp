@@ -69,7 +69,7 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
   const Number numbers[] = {{"split", &c.split, 1, 64},
                             {"row", &c.partition.row, 1, 1024},
                             {"column", &c.partition.column, 1, 1024},
-                            {"stream", &c.partition.stream, 1, 1024},
+                            {"stream", &c.partition.stream, 1, 65536},
                             {"element", &c.partition.element, 1, 65536},
                             {"lanes", &c.partition.lanes, 1, 5},
                             {"blocks", &c.partition.blocks, 1, 4},
@@ -177,6 +177,25 @@ Result<std::vector<Candidate>> ranked_candidates(const kernel::Kernel& specialis
   return candidates;
 }
 
+// Tiles that the kernel does not have cannot be forced.
+Result<void> check_tiles(const kernel::Kernel& specialised, const Forced& forced) {
+  const auto graph = task::build(specialised);
+  if (!graph) return {};  // said when it is compiled
+  const bool products =
+      std::any_of(graph->tasks.begin(), graph->tasks.end(), [](const task::Task& t) { return t.product.has_value(); });
+  for (const auto& [key, text] : forced) {
+    if (products && key == "element")
+      return fail(
+          "'element' is for kernels without products on the tensor core; '{}' has some: its tiles are row, "
+          "column and stream",
+          specialised.name);
+    if (!products && (key == "row" || key == "column"))
+      return fail("'{}' is for products on the tensor core; '{}' has none: its tiles are element and stream", key,
+                  specialised.name);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> force(Choices& choices, const Forced& forced) {
@@ -202,6 +221,7 @@ Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised, co
     int changes = 0;
   };
   std::vector<Bent> others;
+  if (auto done = check_tiles(specialised, forced); !done) return tl::unexpected(done.error());
   auto ranked = ranked_candidates(specialised, device, forced);
   if (!ranked) return tl::unexpected(ranked.error());
   for (const Candidate& candidate : *ranked) {
@@ -255,6 +275,7 @@ std::string describe(const Choices& c, bool products) {
     add("depth", c.schedule.depth);
   } else {
     add("element", c.partition.element);
+    add("stream", c.partition.stream);
   }
   add("order", order_names[static_cast<std::size_t>(c.partition.order)]);
   if (c.partition.share_sums) add("share", "sums");

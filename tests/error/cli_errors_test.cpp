@@ -227,6 +227,10 @@ TEST_F(CliErrors, ForcedTilesThatFitNoLayoutAreRoundedUpOrRefused) {
     }
   }
   expect_error({"compile", matmul_, "--force", "row=1024", "--force", "column=1024"}, "bytes have to go");
+  expect_error({"compile", matmul_, "--force", "element=64"},
+               "'element' is for kernels without products on the tensor core; 'matmul' has some");
+  expect_error({"compile", PIPETHREADER_SOURCE_DIR "/kernels/softmax.stask", "--force", "row=64"},
+               "'row' is for products on the tensor core; 'softmax' has none: its tiles are element and stream");
   expect_error({"compile", matmul_, "--force", "teams=q:2"}, "there is no parallel axis 'q' without tiles for teams");
   expect_misuse({"compile", matmul_, "--force", "teams=q"}, "must be off or AXIS:TEAMS, such as h:2; found 'q'");
   expect_error({"compile", matmul_, "--dim", "M=512", "--dim", "N=512", "--dim", "K=4096", "--force", "blocks=4",
@@ -272,7 +276,7 @@ TEST_F(CliErrors, AKernelThatCannotBeProvedInTimeSaysWhatToDo) {
       "  Y[b,c*L+l,h,p] = f16(y[l,p]);\n}\n");
   std::vector<std::string> command = {"dump", file, "--stage", "cuda"};
   for (const char* choice : {"row=64", "column=32", "stream=16", "lanes=1", "overlap=serial", "depth=1", "turns=off",
-                             "staged=off", "order=single", "raster=1", "cluster=1", "element=64", "bulk=on"}) {
+                             "staged=off", "order=single", "raster=1", "cluster=1", "bulk=on"}) {
     command.emplace_back("--force");
     command.emplace_back(choice);
   }

@@ -222,7 +222,7 @@ TEST(Plan, PacksAndUnpacksToTheSame) {
 }
 
 TEST(Plan, WhatCannotBeReadIsNothing) {
-  const auto compiled = compile(request_for("softmax.stask", {{"M", 4}, {"N", 64}}), {});
+  const auto compiled = compile(request_for("matmul.stask", {{"M", 64}, {"N", 64}, {"K", 64}}), {});
   ASSERT_TRUE(compiled) << compiled.error().format();
   const std::string text = pack(compiled->plan);
   ASSERT_TRUE(unpack(text));
