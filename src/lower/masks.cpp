@@ -22,6 +22,19 @@ bool in_registers(const program::Instr& instr) {
   return std::holds_alternative<program::Map>(instr.op);
 }
 
+// Whether the instruction writes these fragments and no others.
+bool writes_only(const program::Instr& instr, const std::set<program::FragmentId>& fragments) {
+  const auto all = [&](const Block& block) {
+    return std::all_of(block.begin(), block.end(), [&](const auto& i) { return writes_only(i, fragments); });
+  };
+  if (const auto* map = std::get_if<program::Map>(&instr.op)) return fragments.contains(map->target);
+  if (const auto* load = std::get_if<program::LoadShared>(&instr.op)) return fragments.contains(load->target);
+  if (const auto* reduce = std::get_if<program::Reduce>(&instr.op)) return fragments.contains(reduce->target);
+  if (const auto* any = std::get_if<program::IfAny>(&instr.op)) return all(any->then);
+  if (const auto* split = std::get_if<program::If>(&instr.op)) return all(split->then) && all(split->otherwise);
+  return false;
+}
+
 void append(Block& block, const Block& more) { block.insert(block.end(), more.begin(), more.end()); }
 
 }  // namespace
@@ -155,6 +168,11 @@ void Lowerer::pass_over_empty_tiles(const schedule::LoopTree& loop, Block& block
     const bool lasts = written && (kernel_[*written].carried || lives_before(*written, loop.statement));
     if (!written || (lasts && domain_dim(assignment_[*written].axes, partition_.split) < 0)) return;
   }
+  // What all lanes hold alike, one of them may have to give to the others: each computes it in every tile.
+  std::set<program::FragmentId> alike;
+  for (const auto& [value, id] : fragments_) {
+    if (domain_dim(assignment_[value].axes, partition_.split) < 0) alike.insert(id);
+  }
   Block result(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(first));
   Block run;
   bool open = false;  // products that nothing in the run has waited for
@@ -166,8 +184,8 @@ void Lowerer::pass_over_empty_tiles(const schedule::LoopTree& loop, Block& block
     const auto* wait = std::get_if<program::MmaWait>(&block[i].op);
     const bool product =
         std::holds_alternative<program::Mma>(block[i].op) || std::holds_alternative<program::MmaCommit>(block[i].op);
-    if (wait != nullptr || product || in_registers(block[i]) ||
-        std::holds_alternative<program::LoadShared>(block[i].op)) {
+    const bool in_lane = in_registers(block[i]) || std::holds_alternative<program::LoadShared>(block[i].op);
+    if (wait != nullptr || product || (in_lane && !writes_only(block[i], alike))) {
       if (wait != nullptr && (wait->pending != 0 || wait->pin)) return;
       open = product || (open && wait == nullptr);
       run.push_back(block[i]);
