@@ -109,6 +109,14 @@ class Viewer {
     return 1;
   }
 
+  // An axis may be longer than the tensor, where a `where` keeps it inside.
+  ExprId shorter(ExprId axis, ExprId tensor) {
+    const auto a = task::static_size(kernel_, axis), t = task::static_size(kernel_, tensor);
+    if (task::same_expr(kernel_, axis, tensor) || (a && t && *a <= *t)) return axis;
+    if (a && t) return tensor;
+    return task::call(kernel_, Function::min, ScalarType::i32, {axis, tensor});
+  }
+
   std::string add(std::size_t i, const std::vector<ExprId>& inner, std::set<AxisId>& seen) {
     const ExprId index = indices_[i];
     const ExprId size = kernel_[tensor_].shape[i];
@@ -128,7 +136,7 @@ class Viewer {
     if (!seen.insert(axis).second) return "a tiled axis stands in two indices";
     dim.axis = axis;
     if (coefficient == 1 && form->uniform.empty() && form->constant == 0) {
-      dim.extent = kernel_[axis].extent;
+      dim.extent = shorter(kernel_[axis].extent, size);
       dim.coordinate = task::axis_expr(kernel_, axis);
       view_.dims.push_back(dim);
       return {};
