@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "task/products.h"
 #include "task/rewrite.h"
 
 namespace pipethreader::task {
@@ -111,9 +112,13 @@ std::optional<std::pair<AxisId, AxisId>> foreign_axis(const Kernel& kernel, Expr
   return std::nullopt;
 }
 
-// Whether the two axes are as long and nothing has both.
+bool same_length(const Kernel& kernel, AxisId a, AxisId b) {
+  const auto extent = static_extent(kernel, a);
+  return same_expr(kernel, kernel[a].extent, kernel[b].extent) || (extent && extent == static_extent(kernel, b));
+}
+
+// Whether nothing has both axes.
 bool can_be_one(const Kernel& kernel, AxisId a, AxisId b) {
-  if (!same_expr(kernel, kernel[a].extent, kernel[b].extent)) return false;
   const auto both = [&](const auto& axes) {
     return std::find(axes.begin(), axes.end(), a) != axes.end() && std::find(axes.begin(), axes.end(), b) != axes.end();
   };
@@ -146,6 +151,7 @@ void unify_reduced_axes(Kernel& kernel) {
     if (kernel.exprs[i].kind != Expr::Kind::reduce) continue;
     while (const auto foreign = foreign_axis(kernel, ExprId(i), kernel.exprs[i].axes)) {
       const auto [bound, own] = *foreign;
+      if (!same_length(kernel, bound, own)) break;
       if (kernel[bound].kind == AxisKind::inner) {  // another value's, that the reduction has got already
         if (!can_be_one(kernel, bound, own)) break;
         make_one(kernel, own, bound);

@@ -473,9 +473,9 @@ Result<void> reads_in_place(const Kernel& kernel, ExprId expr) {
       return fail_at(kernel.file, e.span,
                      fmt::format("'{}' is read at `{}` along its axis '{}'; on chip it is read where it is", v.name,
                                  to_text(kernel, e.args[i]), own),
-                     fmt::format("a sum walks '{0}' under another name where nothing else in the statement has '{0}': "
-                                 "give the result an axis of its own (`inner e: {1};`), and values that are summed "
-                                 "together the same axis",
+                     fmt::format("a sum walks '{0}' under another name where that is as long and nothing else in the "
+                                 "statement has '{0}': give the result an axis of its own (`inner e: {1};`), values "
+                                 "that are summed together the same axis, and a part of '{0}' a `where`",
                                  own, to_text(kernel, kernel[v.axes[i]].extent)));
     }
   }

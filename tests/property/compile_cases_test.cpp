@@ -254,6 +254,50 @@ TEST(CompileCases, OperandsOfAMaskedLoopHaveTheAxesTheyUse) {
   }
 }
 
+// Tiles without a point for the rows of one lane may have some for those of another, which reads what the first one
+// computes for both.
+TEST(CompileCases, LanesThatPassOverATileComputeWhatOthersRead) {
+  const std::string text = R"(kernel test(Q: f16[S,64], K: f16[S,64], g: f16[S], V: f16[S,64]) -> (O: f32[S,64]) {
+  parallel i: S;
+  inner d: 64;
+  carry o[i,d] = 0;
+  for j: S where j <= i && j > i - 40 {
+    k[j,d] = f16(f32(K[j,d]) * f32(g[j]));
+    s[i,j] = sum[d] Q[i,d] * k[j,d];
+    o[i,d] += sum[j] f16(s[i,j]) * V[j,d];
+  }
+  O[i,d] = o[i,d];
+})";
+  for (const auto overlap : {schedule::Overlap::serial, schedule::Overlap::delayed}) {
+    const auto choices = test::compiled::choices(128, 64, 16, 2, partition::Order::dynamic, overlap, 3);
+    const auto run = test::run_kernel(text, {{"S", 200}}, choices);
+    EXPECT_EQ(run.failure, "");
+    EXPECT_EQ(run.generic_reason, "");
+    if (overlap == schedule::Overlap::serial) {
+      EXPECT_NE(run.program.find("rows with points in this tile"), std::string::npos);
+    }
+  }
+}
+
+// What a `where` keeps out of a tensor, the copy engine does not read either.
+TEST(CompileCases, LoopsLongerThanTheirTensors) {
+  const std::string text = R"(kernel test(Q: f16[S,64], K: f16[T,64], V: f16[T,64]) -> (O: f32[S,64]) {
+  parallel i: S;
+  inner d: 64;
+  carry o[i,d] = 0;
+  for j: 2 * T where j < T {
+    s[i,j] = sum[d] Q[i,d] * K[j,d];
+    o[i,d] += sum[j] f16(s[i,j]) * V[j,d];
+  }
+  O[i,d] = o[i,d];
+})";
+  for (const bool dynamic : {false, true}) {
+    const auto run = test::run_kernel(text, {{"S", 70}, {"T", 50}}, small(64, 32), dynamic);
+    EXPECT_EQ(run.failure, "");
+    EXPECT_EQ(run.generic_reason, "");
+  }
+}
+
 // The same where it is the operand of the sum over the loop's axis: the other one is zero at the points left out.
 TEST(CompileCases, OperandsOfAMaskedSumHaveTheAxesTheyUse) {
   const std::string text = R"(kernel test(X: f16[M,K], Y: f16[N,K], g: f32[K]) -> (Z: f32[M,N]) {
@@ -342,6 +386,15 @@ TEST(CompileCases, SumsOverTwoComputedValues) {
   const auto other = test::run_kernel(text, {{"M", 70}, {"N", 33}, {"K", 50}, {"D", 64}, {"E", 65}}, small());
   EXPECT_NE(other.failure.find("test.stask:7:"), std::string::npos) << other.failure;
   EXPECT_NE(other.failure.find("error: 'y' is read at `d` along its axis 'e'"), std::string::npos) << other.failure;
+  const auto part = test::run_kernel(R"(kernel test(X: f16[M,64], V: f16[32,48]) -> (Z: f32[M,48]) {
+  parallel m: M;
+  inner d: 64, e: 48;
+  c[m,d] = f16(X[m,d] * 2.0);
+  Z[m,e] = sum[r: 32] c[m,r] * V[r,e];
+})",
+                                     {{"M", 70}}, small());
+  EXPECT_NE(part.failure.find("test.stask:5:23: error: 'c' is read at `r` along its axis 'd'"), std::string::npos)
+      << part.failure;
   const auto chained = test::run_kernel(R"(kernel test(X: f16[M,K], W: f16[K,64], V: f16[64,64]) -> (Z: f32[M,64]) {
   parallel m: M;
   inner d: 64;
