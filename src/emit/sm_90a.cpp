@@ -164,8 +164,9 @@ void Sm90a::write_shared_layout(Writer& out) const {
   for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
     const Buffer& buffer = program_.buffers[b];
     const std::string slots = buffer.slots > 1 ? fmt::format("{} slots of ", buffer.slots) : "";
-    out.format("constexpr unsigned {} = {};  // {}{} [{}, {}]{}", emission_.name(BufferId(b)), buffer.offset, slots,
-               name(buffer.type), buffer.rows, buffer.cols, swizzle_text(buffer.swizzle));
+    out.format("constexpr unsigned {} = {};  // {}{} [{}, {}]{}{}", emission_.name(BufferId(b)), buffer.offset, slots,
+               name(buffer.type), buffer.rows, buffer.cols, swizzle_text(buffer.swizzle),
+               buffer.stairs ? ", less what masks leave unread" : "");
   }
   for (std::size_t r = 0; r < program_.rings.size(); ++r)
     out.format("constexpr unsigned {0}_full = {1}, {0}_empty = {2};  // {3} barriers each", emission_.name(RingId(r)),

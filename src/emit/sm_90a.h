@@ -122,7 +122,6 @@ struct Periods {
 };
 [[nodiscard]] Periods swizzle_periods(const program::Buffer& buffer);
 [[nodiscard]] std::string shifted_offset(const program::Buffer& buffer, const std::string& row, const std::string& col);
-[[nodiscard]] int span_elements(const program::Buffer& buffer);  // columns of a box
 [[nodiscard]] std::int64_t box_bytes(const program::Buffer& buffer);
 [[nodiscard]] std::int64_t row_bytes(const program::Buffer& buffer);  // of one row of a box
 

@@ -60,19 +60,32 @@ std::string store_helper(Emission& emission, std::size_t dims) {
 
 }  // namespace
 
-int span_elements(const Buffer& buffer) {
-  return buffer.swizzle == Swizzle::none ? buffer.cols : swizzle_bytes(buffer.swizzle) * 8 / bits(buffer.type);
-}
-
 std::int64_t row_bytes(const Buffer& buffer) {
-  return static_cast<std::int64_t>(span_elements(buffer)) * bits(buffer.type) / 8;
+  return static_cast<std::int64_t>(span_columns(buffer)) * bits(buffer.type) / 8;
 }
 
-std::int64_t box_bytes(const Buffer& buffer) { return buffer.rows * row_bytes(buffer); }
+std::int64_t box_bytes(const Buffer& buffer) {
+  return (buffer.stairs ? buffer.stairs->rows : buffer.rows) * row_bytes(buffer);
+}
+
+// Where stair i would have its column 0: behind the stairs before it, less the columns that it leaves out.
+std::int64_t stair_offset(const Buffer& buffer, int stair) {
+  std::int64_t offset = -buffer.stairs->first(stair) / span_columns(buffer) * box_bytes(buffer);
+  for (int i = 0; i < stair; ++i) offset += stair_bytes(buffer, i);
+  return offset;
+}
+
+// The same as C text for a stair that only the running kernel knows.
+std::string stair_offset(const Buffer& buffer, const std::string& stair) {
+  const std::int64_t first = stair_offset(buffer, 0);
+  const std::int64_t step = stair_offset(buffer, 1) - first;
+  const std::int64_t bend = stair_bytes(buffer, 1) - stair_bytes(buffer, 0);
+  return fmt::format("{} * {} + {} * ({} - 1) / 2 * {} + {}", stair, step, stair, stair, bend, first);
+}
 
 std::string element_offset(Emission& emission, const Buffer& buffer, const std::string& row, const std::string& col) {
   const int size = size_of(buffer.type);
-  const int span = span_elements(buffer);
+  const int span = span_columns(buffer);
   if (buffer.swizzle == Swizzle::none) return fmt::format("({} * {} + {}) * {}", row, buffer.cols, col, size);
   const std::string boxes = span == buffer.cols ? "" : fmt::format("{} / {} * {} + ", col, span, box_bytes(buffer));
   const std::string inside = span == buffer.cols ? col : fmt::format("{} % {}", col, span);
@@ -83,17 +96,21 @@ std::string element_offset(Emission& emission, const Buffer& buffer, const std::
 
 Periods swizzle_periods(const Buffer& buffer) {
   if (buffer.swizzle == Swizzle::none) return {1, 1};
-  return {8, span_elements(buffer)};
+  return {buffer.stairs ? buffer.stairs->rows : 8, span_columns(buffer)};
 }
 
 std::string shifted_offset(const Buffer& buffer, const std::string& row, const std::string& col) {
   const int size = size_of(buffer.type);
   const bool plain = buffer.swizzle == Swizzle::none;
   std::string text = "0";
-  if (row != "0") text = fmt::format("{} * {}", row, plain ? buffer.cols * size : row_bytes(buffer));
+  if (buffer.stairs) {
+    text = stair_offset(buffer, fmt::format("({} / {})", row, buffer.stairs->rows));
+  } else if (row != "0") {
+    text = fmt::format("{} * {}", row, plain ? buffer.cols * size : row_bytes(buffer));
+  }
   if (col == "0") return text;
   const std::string along = plain ? fmt::format("{} * {}", col, size)
-                                  : fmt::format("{} / {} * {}", col, span_elements(buffer), box_bytes(buffer));
+                                  : fmt::format("{} / {} * {}", col, span_columns(buffer), box_bytes(buffer));
   return text == "0" ? along : fmt::format("{} + {}", text, along);
 }
 
@@ -123,7 +140,9 @@ void Sm90a::write(const CopyBulk& op) {
   for (int box = 0; box < shape.boxes; ++box) {
     std::string target = slot_address(op.target);
     if (multicast) target += fmt::format(" + rank * {}", map.rows() * row_bytes(buffer));
-    const std::int64_t place = box * box_bytes(buffer) + op.row * row_bytes(buffer);
+    std::int64_t place = box * box_bytes(buffer) + op.row * row_bytes(buffer);
+    if (buffer.stairs)
+      place = stair_offset(buffer, op.row / buffer.stairs->rows) + op.col / span_columns(buffer) * box_bytes(buffer);
     if (place > 0) target += fmt::format(" + {}", place);
     std::vector<std::string> args = {target, "&" + emission_.name(op.map), full(buffer.ring, op.target.lag)};
     for (std::size_t d = 0; d < map.dims.size(); ++d) {
@@ -203,7 +222,7 @@ int Sm90a::loads_under_way() const {
 void Sm90a::write(const CopyPlain& op) {
   const Buffer& buffer = program_[op.target.buffer];
   const int size = size_of(buffer.type);
-  const int per_chunk = std::min(kChunkBytes / size, span_elements(buffer));
+  const int per_chunk = std::min(kChunkBytes / size, span_columns(buffer));
   if (per_chunk * size != kChunkBytes || buffer.cols % per_chunk != 0) {
     copy_elements(op);
     return;

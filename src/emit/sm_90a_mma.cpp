@@ -99,7 +99,7 @@ int swizzle_code(Swizzle swizzle) {
 
 // Byte distance of rows (or columns, when transposed) `first` and of k-step `step` from the operand's start.
 std::int64_t operand_offset(const Buffer& buffer, bool transposed, int first, int step) {
-  const int span = span_elements(buffer);
+  const int span = span_columns(buffer);
   if (transposed)
     return first / span * box_bytes(buffer) + static_cast<std::int64_t>(step) * kDepth * row_bytes(buffer);
   const int k = step * kDepth;
@@ -125,7 +125,7 @@ bool Sm90a::add_k_origin(const Operand& operand, std::string& address) {
     address += fmt::format(" + {} * {}", origin, row_bytes(buffer));
     return true;
   }
-  const int span = span_elements(buffer);
+  const int span = span_columns(buffer);
   address += fmt::format(" + {} / {} * {}", origin, span, box_bytes(buffer));
   if (divisor % span != 0) address += fmt::format(" + {} % {} * {}", origin, span, bits(buffer.type) / 8);
   return true;
@@ -141,14 +141,14 @@ bool Sm90a::write_descriptor(const Operand& operand, const std::string& variable
   std::string address = slot_address(operand.buffer);
   if (operand.origin) {
     const std::string origin = uniform(emission_, *operand.origin);
-    const int granule = operand.transposed ? span_elements(buffer) : kGroupRows;
+    const int granule = operand.transposed ? span_columns(buffer) : kGroupRows;
     if (emission_.facts.divisor(*operand.origin) % granule != 0) {
       emission_.problem("operand '{}' of a product starts at {}, which is not known to be a multiple of {}",
                         buffer.name, bare(origin), granule);
       return false;
     }
     if (origin != "0")
-      address += operand.transposed ? fmt::format(" + {} / {} * {}", origin, span_elements(buffer), box_bytes(buffer))
+      address += operand.transposed ? fmt::format(" + {} / {} * {}", origin, span_columns(buffer), box_bytes(buffer))
                                     : fmt::format(" + {} * {}", origin, row_bytes(buffer));
   }
   if (operand.k_origin && !add_k_origin(operand, address)) return false;

@@ -82,6 +82,7 @@ struct BulkRead {  // one CopyBulk into one block
   program::MapId map;
   std::vector<std::int64_t> coordinates;
   int first_row = 0;
+  int first_col = 0;
   int next_row = 0;  // rows moved so far
 };
 

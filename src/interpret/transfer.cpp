@@ -194,10 +194,11 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const CopyBulk& op) {
   const ResolvedMap& map = launch_.maps[at(op.map)];
   const bool multicast = program_[buffer.ring].multicast;
   const int shares = multicast ? program_.cluster : 1;
-  if (op.row + map.rows * shares > buffer.rows || map.cols != buffer.cols) {
-    faults_.raise(FaultKind::out_of_bounds,
-                  fmt::format("{} box(es) of {} x {} from row {} on do not fit buffer '{}', which is {} x {}", shares,
-                              map.rows, map.cols, op.row, buffer.name, buffer.rows, buffer.cols));
+  if (op.row + map.rows * shares > buffer.rows || op.col + map.cols > buffer.cols) {
+    faults_.raise(
+        FaultKind::out_of_bounds,
+        fmt::format("{} box(es) of {} x {} from row {} and column {} on do not fit buffer '{}', which is {} x {}",
+                    shares, map.rows, map.cols, op.row, op.col, buffer.name, buffer.rows, buffer.cols));
     return Step::advanced;
   }
   const std::vector<std::int64_t> coordinates = evaluate_all(uniforms(actor), op.coordinates);
@@ -219,6 +220,7 @@ Step Cluster::execute(Actor& actor, const Instr& instr, const CopyBulk& op) {
     copy.ring = buffer.ring;
     copy.map = op.map;
     copy.coordinates = coordinates;
+    copy.first_col = op.col;
     copy.first_row = op.row + (multicast ? map.rows * cluster_rank(actor) : 0);
   }
   return Step::advanced;
@@ -232,17 +234,20 @@ void Cluster::copy_piece(std::size_t index) {
   if (blocks_[copy.block].running == 0)
     faults_.raise(FaultKind::protocol, fmt::format("a copy reaches block {}, which has already ended", copy.block));
   const int rows = std::min(map.rows - copy.next_row, std::max(1, map.rows / static_cast<int>(1 + random_.below(3))));
-  const Region region{copy.first_row + copy.next_row, copy.first_row + copy.next_row + rows, 0, map.cols};
+  const Region region{copy.first_row + copy.next_row, copy.first_row + copy.next_row + rows, copy.first_col,
+                      copy.first_col + map.cols};
   begin_write(copy.block, copy.target, region, now);
   if (!faults_.any()) {
     Slot& slot = blocks_[copy.block].memory[copy.target];
     const ScalarType type = program_[copy.target.buffer].type;
-    float* out = slot.words.data() + static_cast<std::size_t>(region.row_begin) * static_cast<std::size_t>(map.cols);
-    for (int row = copy.next_row; row < copy.next_row + rows; ++row)
+    const int width = program_[copy.target.buffer].cols;
+    for (int row = copy.next_row; row < copy.next_row + rows; ++row) {
+      float* out = slot.words.data() + (copy.first_row + row) * width + copy.first_col;
       for (int col = 0; col < map.cols; ++col) {
         const std::int64_t element = launch_.numbers() ? box_element(map, copy.coordinates, row, col) : -1;
         *out++ = element < 0 ? 0.0f : to_word(type, global_.read(map.tensor, element, index_, now));
       }
+    }
     copy.next_row += rows;
     if (copy.next_row == map.rows) {
       const BulkRead finished = std::move(copy);

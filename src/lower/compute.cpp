@@ -119,6 +119,8 @@ void Lowerer::pipelined(const LoopTree& loop, const Bounds& bounds, Block& block
   walk.end = trips;
   if (loop.stages == 1) {
     let(walk.body, frame.origin[0], tile_origin(bounds, loop.axis, b_.var(walk.var)));
+    if (schedule_.changes_places && kernel_[loop.axis].name == graph_.walk.axis)
+      change_places(b_.var(walk.var), walk.body);
     const std::size_t first = walk.body.size();
     items(loop.body, walk.body, level, 0, 0, 0);
     pass_over_empty_tiles(loop, walk.body, first);

@@ -85,6 +85,7 @@ void Lowerer::declare_rings() {
     ring.empty_arrivals = partition_.all_lanes() * (ring.multicast ? partition_.choice.cluster : 1);
     for (const ValueId v : plan.values) {
       program::Buffer buffer = tile_buffer(v);
+      if (bulk) buffer.stairs = assignment_[v].shared->stairs;
       buffer.slots = plan.depth;
       buffer.ring = program::RingId(program_.rings.size());
       if (bulk) ring.bytes += program::slot_bytes(buffer);
@@ -126,6 +127,7 @@ void Lowerer::copier(const std::vector<schedule::Item>& items, Block& block) {
 void Lowerer::copy(ValueId value, std::size_t ring, Block& block) {
   const program::BufferRef target{buffers_.at(value), 0};
   const partition::SharedTile& tile = *assignment_[value].shared;
+  if (program_[target.buffer].stairs) return copy_stairs(value, block);
   if (program_.rings[ring].bytes > 0) {
     const auto axes = axes_;
     for (int part = 0; part < tile.parts; ++part) {
@@ -169,6 +171,29 @@ void Lowerer::copy(ValueId value, std::size_t ring, Block& block) {
   block.push_back({program::CopyPlain{target, source}, {}});
 }
 
+// Box by box, a stair's rows high and a span of the swizzle wide.
+void Lowerer::copy_stairs(ValueId value, Block& block) {
+  const program::BufferRef target{buffers_.at(value), 0};
+  const layout::Stairs stairs = *program_[target.buffer].stairs;
+  const int span = program::span_columns(program_[target.buffer]);
+  const partition::SharedTile& tile = *assignment_[value].shared;
+  std::vector<ExprId> coordinates;
+  const program::MapId map = *tensor_map(value, coordinates);
+  const Expr access = access_of(graph_, kernel_, value);
+  const auto dims = partition::bulk_view(kernel_, graph_.tiled, access.tensor, access.args).view->dims;
+  for (int row = 0; row < tile.rows; row += stairs.rows) {
+    const int stair = row / stairs.rows;
+    for (int col = stairs.first(stair); col < stairs.last(stair); col += span) {
+      std::vector<ExprId> at = coordinates;
+      for (std::size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d].axis == tile.row_axes[0]) at[d] = b_.add(at[d], b_.constant(row * dims[d].step));
+        if (dims[d].axis == tile.column) at[d] = b_.add(at[d], b_.constant(col * dims[d].step));
+      }
+      block.push_back({program::CopyBulk{target, map, at, row, col}, {}});
+    }
+  }
+}
+
 program::TensorMap::MapDim Lowerer::map_dim(const partition::BulkDim& dim, int box) {
   program::TensorMap::MapDim d;
   d.extent = size(dim.extent);
@@ -185,6 +210,13 @@ ExprId Lowerer::among_neighbours(ValueId value) {
   return b_.mod(uniform(access.args.back()), copied_together(access.type));
 }
 
+// How far one copy reaches along a tiled axis.
+int Lowerer::box_side(ValueId value, AxisId axis) const {
+  const program::Buffer& buffer = program_[buffers_.at(value)];
+  if (!buffer.stairs) return partition_.extent(axis);
+  return axis == assignment_[value].shared->column ? program::span_columns(buffer) : buffer.stairs->rows;
+}
+
 std::optional<program::MapId> Lowerer::tensor_map(ValueId value, std::vector<ExprId>& coordinates) {
   const Expr access = access_of(graph_, kernel_, value);
   const auto answer = partition::bulk_view(kernel_, graph_.tiled, access.tensor, access.args);
@@ -194,7 +226,7 @@ std::optional<program::MapId> Lowerer::tensor_map(ValueId value, std::vector<Exp
   map.swizzle = program_[buffers_.at(value)].swizzle;
   for (const partition::BulkDim& dim : answer.view->dims) {
     const bool alone = coordinates.empty() && !dim.axis;  // a single number, copied with its neighbours
-    map.dims.push_back(map_dim(dim, dim.axis ? partition_.extent(*dim.axis)
+    map.dims.push_back(map_dim(dim, dim.axis ? box_side(value, *dim.axis)
                                     : alone  ? assignment_[value].shared->cols
                                              : 1));
     const ExprId at = uniform(dim.coordinate);

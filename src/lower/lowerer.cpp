@@ -169,7 +169,17 @@ ExprId Lowerer::local_origin(AxisId axis) {
 // Which team an instance belongs to, and which of its lanes it is.
 ExprId Lowerer::team() { return b_.div(b_.instance(), partition_.lanes); }
 
-ExprId Lowerer::lane() { return partition_.apart.valid() ? b_.mod(b_.instance(), partition_.lanes) : b_.instance(); }
+ExprId Lowerer::own_lane() {
+  return partition_.apart.valid() ? b_.mod(b_.instance(), partition_.lanes) : b_.instance();
+}
+
+ExprId Lowerer::lane() { return place_ ? b_.var(*place_) : own_lane(); }
+
+// From here on, the lane has other rows in every step.
+void Lowerer::change_places(ExprId step, Block& block) {
+  place_ = variable("place");
+  let(block, *place_, b_.mod(b_.add(own_lane(), step), partition_.lanes));
+}
 
 // Of the rows of a tile in shared memory, where this team's begin.
 ExprId Lowerer::team_rows(ValueId value) {

@@ -54,7 +54,9 @@ class Lowerer {
   ExprId extent(AxisId axis) { return size(kernel_[axis].extent); }
   ExprId origin(AxisId axis);  // first index of the tile, the lane's share not counted
   ExprId team();               // of the instance
-  ExprId lane();               // of the team
+  ExprId lane();               // of the team: which of the rows it has, where lanes share them
+  ExprId own_lane();           // the same all the time
+  void change_places(ExprId step, Block& block);
   ExprId team_rows(ValueId value);
   ExprId local_origin(AxisId axis);  // of this lane's share
   int domain_dim(const std::vector<AxisId>& domain, AxisId axis) const;
@@ -103,9 +105,11 @@ class Lowerer {
   void copier(const std::vector<schedule::Item>& items, Block& block);
   [[nodiscard]] bool summed_over(ValueId value, AxisId axis) const;  // by a product that reads it
   void copy(ValueId value, std::size_t ring, Block& block);
+  void copy_stairs(ValueId value, Block& block);
   program::Access access(const kernel::Expr& access, const std::vector<AxisId>& domain);
   std::optional<ExprId> access_guard(const std::vector<KernelExpr>& indices, kernel::TensorId tensor,
                                      const std::vector<AxisId>& domain);
+  [[nodiscard]] int box_side(ValueId value, AxisId axis) const;
   program::TensorMap::MapDim map_dim(const partition::BulkDim& dim, int box);
   ExprId among_neighbours(ValueId value);
   std::optional<program::MapId> tensor_map(ValueId value, std::vector<ExprId>& coordinates);
@@ -143,8 +147,8 @@ class Lowerer {
   void issue(TaskId id, Block& block, int lag);
   program::Operand shared_operand(ValueId value, AxisId free_axis, AxisId k, int lag);
   void fetch(ValueId value, Block& block, int lag);  // from a ring's slot into registers; a slice of a kept value too
-  ExprId kept_origin(AxisId whole, AxisId loop);
-  ExprId in_tile(AxisId own, const std::vector<AxisId>& domain);
+  ExprId kept_origin(ValueId source, AxisId whole, AxisId loop);
+  ExprId in_tile(ValueId source, AxisId own, const std::vector<AxisId>& domain);
   ExprId shared_row(ValueId value, const std::vector<AxisId>& domain);
   ExprId shared_col(ValueId value, const std::vector<AxisId>& domain);
   ExprId at_index(AxisId own, KernelExpr index, const std::vector<AxisId>& domain);
@@ -203,6 +207,7 @@ class Lowerer {
   std::optional<program::BarrierId> lane_barrier_;
   std::optional<program::BarrierId> turn_;           // one a lane: whose turn it is on the tensor core
   std::optional<program::BarrierId> taken_;          // the first lane has added what the others handed over
+  std::optional<program::VarId> place_;              // which rows the lane has, where that changes
   std::optional<program::BarrierId> store_barrier_;  // one a lane: its part of a staged result is written
   std::optional<AxisId> reversed_row_;
   bool serial_ = false;  // inside a serial reduction: accesses and shared values are read one by one

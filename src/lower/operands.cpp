@@ -9,7 +9,7 @@ namespace pipethreader::lower {
 using kernel::Expr;
 
 // Where an element of `domain` lies along axis `own` of a tile in shared memory, which holds all lanes' shares.
-ExprId Lowerer::in_tile(AxisId own, const std::vector<AxisId>& domain) {
+ExprId Lowerer::in_tile(ValueId source, AxisId own, const std::vector<AxisId>& domain) {
   const auto kept = graph_.kept.find(own);
   const bool part = kept != graph_.kept.end() && domain_dim(domain, own) < 0;
   const AxisId axis = part ? kept->second : own;
@@ -22,20 +22,22 @@ ExprId Lowerer::in_tile(AxisId own, const std::vector<AxisId>& domain) {
     const LoopFrame* frame = frame_of(axis);
     at = frame == nullptr ? one->second : b_.sub(one->second, b_.var(frame->origin[stage_]));
   }
-  return part ? b_.add(kept_origin(own, axis), at) : at;
+  return part ? b_.add(kept_origin(source, own, axis), at) : at;
 }
 
 // Row and column of the value's tile in shared memory for an element of `domain`; of a slice, of what it is a part of.
 ExprId Lowerer::shared_row(ValueId value, const std::vector<AxisId>& domain) {
-  const partition::SharedTile& tile = *assignment_[assignment_[value].kept.value_or(value)].shared;
+  const ValueId source = assignment_[value].kept.value_or(value);
+  const partition::SharedTile& tile = *assignment_[source].shared;
   ExprId row = b_.constant(0);
-  for (const AxisId a : tile.row_axes) row = b_.add(b_.mul(row, partition_.extent(a)), in_tile(a, domain));
-  return b_.add(team_rows(assignment_[value].kept.value_or(value)), row);
+  for (const AxisId a : tile.row_axes) row = b_.add(b_.mul(row, partition_.extent(a)), in_tile(source, a, domain));
+  return b_.add(team_rows(source), row);
 }
 
 ExprId Lowerer::shared_col(ValueId value, const std::vector<AxisId>& domain) {
-  const AxisId column = assignment_[assignment_[value].kept.value_or(value)].shared->column;
-  if (column.valid()) return in_tile(column, domain);
+  const ValueId source = assignment_[value].kept.value_or(value);
+  const AxisId column = assignment_[source].shared->column;
+  if (column.valid()) return in_tile(source, column, domain);
   const bool copied = assignment_[value].staged && assignment_[value].shared->cols > 1;
   return copied ? among_neighbours(value) : b_.constant(0);
 }
@@ -77,9 +79,16 @@ void Lowerer::fetch(ValueId value, Block& block, int lag) {
 }
 
 // Where the loop's tile lies in what is kept of the whole axis. Every tile lies inside; said so that the proof sees it
-// without knowing the loop's range.
-ExprId Lowerer::kept_origin(AxisId whole, AxisId loop) {
-  return b_.min(b_.max(origin(loop), b_.constant(0)), b_.constant(partition_.extent(whole) - partition_.extent(loop)));
+// without knowing the loop's range. On stairs, a tile that lies elsewhere has no point in the lane's rows.
+ExprId Lowerer::kept_origin(ValueId source, AxisId whole, AxisId loop) {
+  ExprId first = b_.constant(0);
+  ExprId last = b_.constant(partition_.extent(whole) - partition_.extent(loop));
+  if (const auto& stairs = program_[buffers_.at(source)].stairs;
+      stairs && assignment_[source].shared->column == whole) {
+    first = b_.add(b_.mul(lane(), stairs->begin_step), stairs->begin);
+    last = b_.add(b_.mul(lane(), stairs->end_step), stairs->end - partition_.extent(loop));
+  }
+  return b_.min(b_.max(origin(loop), first), last);
 }
 
 // From here on the value is computed and read beside the registers that products read it from.
@@ -153,7 +162,7 @@ program::Operand Lowerer::shared_operand(ValueId value, AxisId free_axis, AxisId
   for (const AxisId own : kernel_[source].axes) {
     const auto loop = graph_.kept.find(own);
     if (loop == graph_.kept.end()) continue;
-    const ExprId at = kept_origin(own, loop->second);
+    const ExprId at = kept_origin(source, own, loop->second);
     if (loop->second == k) operand.k_origin = operand.k_origin ? b_.add(*operand.k_origin, at) : at;
     if (loop->second != free_axis) continue;
     operand.origin = operand.origin ? b_.add(*operand.origin, at) : at;

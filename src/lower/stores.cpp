@@ -81,7 +81,7 @@ bool Lowerer::staged_store(const kernel::Store& node, ValueId value, Block& bloc
     program_.barriers.push_back({"stored", 1, partition_.all_lanes()});
     store_barrier_ = program::BarrierId(program_.barriers.size() - 1);
   }
-  ExprId first = split ? b_.mul(lane(), partition_.local(partition_.split)) : b_.constant(0);
+  ExprId first = split ? b_.mul(own_lane(), partition_.local(partition_.split)) : b_.constant(0);
   if (partition_.apart.valid()) first = b_.add(first, b_.mul(team(), rows));
   const ExprId row = b_.add(first, b_.coord(domain_dim(domain, box[1])));
   const ExprId col = b_.coord(domain_dim(domain, box[0]));

@@ -4,6 +4,7 @@
 
 #include "partition/bulk.h"
 #include "partition/partial_sums.h"
+#include "partition/stairs.h"
 #include "task/affine.h"
 #include "task/products.h"
 #include "task/rewrite.h"
@@ -57,6 +58,7 @@ class Assigner {
       if (graph_[id].kind == TaskKind::serial_reduce) place_conditions(graph_[id], context);
     }
     for (const auto& [id, context] : order_) place_others(id, context);
+    cut_stairs();
     for (std::size_t i = 0; i < result_.values.size(); ++i) finish(ValueId(i));
     keep_sums_in_shares(graph_, result_);
     if (partition_.apart.valid()) {
@@ -278,6 +280,24 @@ class Assigner {
     at(v).shared = computed_tile(v);
   }
 
+  // Of tiles that are kept for a walk and read by threads alone.
+  void cut_stairs() {
+    std::map<ValueId, std::vector<std::optional<ExprId>>> conditions;
+    std::set<ValueId> read_by_products;
+    for (const auto& [id, context] : order_) {
+      const Task& t = graph_[id];
+      if (t.kind != TaskKind::slice) continue;
+      const auto whole = graph_.kept.find(at(t.reads[0]).shared->column);
+      conditions[t.reads[0]].push_back(whole == graph_.kept.end() ? std::nullopt : where_of(context, whole->second));
+      if (!at(*t.writes).in_registers) read_by_products.insert(t.reads[0]);
+    }
+    for (const auto& [value, wheres] : conditions) {
+      SharedTile& tile = *at(value).shared;
+      if (!read_by_products.contains(value) && !at(value).in_registers)
+        tile.stairs = stairs(graph_, partition_, tile, graph_.kernel[value].type, wheres);
+    }
+  }
+
   bool exact(const BulkView& view) const {
     return std::all_of(view.dims.begin(), view.dims.end(), [](const BulkDim& d) { return d.exact; });
   }
@@ -322,6 +342,14 @@ class Assigner {
 };
 
 }  // namespace
+
+std::int64_t SharedTile::elements() const {
+  if (!stairs) return std::int64_t{rows} * cols;
+  std::int64_t count = 0;
+  for (int stair = 0; stair < rows / stairs->rows; ++stair)
+    count += std::int64_t{stairs->rows} * (stairs->last(stair) - stairs->first(stair));
+  return count;
+}
 
 Layout domain_layout(const task::Graph& graph, const Partition& partition, const Assignment& assignment,
                      const std::vector<AxisId>& axes) {

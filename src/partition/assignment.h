@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "layout/layout.h"
+#include "layout/stairs.h"
 #include "partition/partition.h"
 
 namespace pipethreader::partition {
@@ -20,8 +21,10 @@ struct SharedTile {
   kernel::AxisId column;                 // invalid: a single element a row, its neighbours behind it where it is loaded
   int rows = 1;
   int cols = 1;
-  int parts = 1;  // the rows are so many teams' tiles, one below the other
+  int parts = 1;                         // the rows are so many teams' tiles, one below the other
+  std::optional<layout::Stairs> stairs;  // what has memory, if not all
   [[nodiscard]] int own_rows() const { return rows / parts; }
+  [[nodiscard]] std::int64_t elements() const;
 };
 
 struct Place {

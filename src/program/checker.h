@@ -72,6 +72,7 @@ class Checker {
   void check_maps();
   void check_rings();
   void check_buffers();
+  void check_stairs(const Buffer& b);
   void check_offsets();
   void check_fragments();
   void check_roles();

@@ -195,6 +195,20 @@ void Parser::read_map() {
   program_.maps.push_back(std::move(map));
 }
 
+layout::Stairs Parser::stairs() {
+  layout::Stairs stairs;
+  stairs.rows = small("the rows of a stair");
+  expect("from");
+  stairs.begin = small("the first column of the first stair");
+  expect("by");
+  stairs.begin_step = small("the step to the next stair's first column");
+  expect("to");
+  stairs.end = small("the end of the first stair's columns");
+  expect("by");
+  stairs.end_step = small("the step to the end of the next stair's columns");
+  return stairs;
+}
+
 void Parser::read_ring() {
   Ring ring;
   ring.name = declare(rings_, RingId(program_.rings.size()));
@@ -222,6 +236,7 @@ void Parser::read_buffer() {
   expect("]");
   if (take("slots")) buffer.slots = small("the slots of the buffer");
   if (sees("swizzle")) buffer.swizzle = swizzle();
+  if (take("stairs")) buffer.stairs = stairs();
   if (take("ring")) buffer.ring = use(rings_);
   if (take("offset")) buffer.offset = integer("the byte offset of the buffer");
   program_.buffers.push_back(std::move(buffer));

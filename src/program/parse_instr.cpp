@@ -140,6 +140,7 @@ CopyBulk Parser::read() {
   expect("[");
   op.coordinates = arguments("]");
   if (take("at")) op.row = small("the first row");
+  if (take("column")) op.col = small("the first column");
   return op;
 }
 

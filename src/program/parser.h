@@ -58,6 +58,7 @@ class Parser {
   void read_fragment();
   void read_role();
   Swizzle swizzle();
+  layout::Stairs stairs();
   ScalarType type();
   void claim_value_name(const std::string& name, const Token& token);
   void resolve_roles();

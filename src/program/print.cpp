@@ -161,8 +161,9 @@ class Printer {
   std::string text_of(const RingRelease& op) { return lagged(of(op.ring), op.lag); }
   std::string text_of(const RingAdvance& op) { return of(op.ring); }
   std::string text_of(const CopyBulk& op) {
-    return fmt::format("{} = {}[{}]{}", of(op.target), of(op.map), list(op.coordinates),
-                       op.row > 0 ? fmt::format(" at {}", op.row) : "");
+    return fmt::format("{} = {}[{}]{}{}", of(op.target), of(op.map), list(op.coordinates),
+                       op.row > 0 ? fmt::format(" at {}", op.row) : "",
+                       op.col > 0 ? fmt::format(" column {}", op.col) : "");
   }
   std::string text_of(const CopyPlain& op) { return fmt::format("{} = {}", of(op.target), of(op.source)); }
   std::string text_of(const LoadGlobal& op) { return fmt::format("{} = {}", of(op.target), of(op.source)); }
@@ -298,8 +299,12 @@ void Printer::declarations() {
   }
   for (std::size_t i = 0; i < p_.buffers.size(); ++i) {
     const Buffer& b = p_.buffers[i];
-    line("buffer {}: {}[{}, {}] slots {} swizzle {}{}{}", buffers_[i], name(b.type), b.rows, b.cols, b.slots,
-         swizzle_bytes(b.swizzle), b.ring.valid() ? " ring " + of(b.ring) : "",
+    const std::string stairs =
+        b.stairs ? fmt::format(" stairs {} from {} by {} to {} by {}", b.stairs->rows, b.stairs->begin,
+                               b.stairs->begin_step, b.stairs->end, b.stairs->end_step)
+                 : "";
+    line("buffer {}: {}[{}, {}] slots {} swizzle {}{}{}{}", buffers_[i], name(b.type), b.rows, b.cols, b.slots,
+         swizzle_bytes(b.swizzle), stairs, b.ring.valid() ? " ring " + of(b.ring) : "",
          b.offset >= 0 ? fmt::format(" offset {}", b.offset) : "");
   }
   for (std::size_t i = 0; i < p_.barriers.size(); ++i)

@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/scalar_type.h"
 #include "layout/layout.h"
+#include "layout/stairs.h"
 
 namespace pipethreader::program {
 
@@ -88,8 +89,9 @@ struct Buffer {
   int cols = 1;
   int slots = 1;
   Swizzle swizzle = Swizzle::none;
-  RingId ring;               // invalid: scratch with one slot, ordered by barriers
-  std::int64_t offset = -1;  // byte offset in the block's shared memory; set by legalisation
+  std::optional<layout::Stairs> stairs;  // else all rows have all columns
+  RingId ring;                           // invalid: scratch with one slot, ordered by barriers
+  std::int64_t offset = -1;              // byte offset in the block's shared memory; set by legalisation
 };
 
 // A ring of slots between a filling role and its readers: one `full` and one `empty` barrier a slot. All its buffers
@@ -209,13 +211,14 @@ struct BufferRef {
 };
 
 // By the copy engine, issued by one thread: tile of `map` at `coordinates` (innermost first) into the buffer (rows are
-// the map's outer dims flattened, innermost fastest) from `row` on; completes on the ring's `full`. In a multicast each
-// block of the cluster copies its share of the rows to all.
+// the map's outer dims flattened, innermost fastest) from `row` and `col` on; completes on the ring's `full`. In a
+// multicast each block of the cluster copies its share of the rows to all.
 struct CopyBulk {
   BufferRef target;
   MapId map;
   std::vector<ExprId> coordinates;
   int row = 0;
+  int col = 0;  // other than 0 in buffers with stairs only
 };
 
 // tensor[indices] where guard, else 0; indices and guard are expressions over uniform values and coord(0..). Global
@@ -395,6 +398,8 @@ struct Program {
 
 // Bytes of one slot of a buffer.
 [[nodiscard]] std::int64_t slot_bytes(const Buffer& buffer);
+[[nodiscard]] int span_columns(const Buffer& buffer);  // of a box of the swizzle; all without one
+[[nodiscard]] std::int64_t stair_bytes(const Buffer& buffer, int stair);
 
 // Where a slot may begin, and the distance from one slot to the next: 1024 bytes when swizzled, 128 otherwise.
 [[nodiscard]] int slot_alignment(const Buffer& buffer);

@@ -251,10 +251,22 @@ void Checker::check_rings() {
   }
 }
 
+void Checker::check_stairs(const Buffer& b) {
+  const layout::Stairs& s = *b.stairs;
+  const bool even = b.swizzle != Swizzle::none && s.rows > 0 && s.rows % 8 == 0 && b.rows % s.rows == 0;
+  if (!check(even, Rule::buffer_stairs, "stairs of {} rows in a buffer of {}", s.rows, b.rows)) return;
+  for (int stair = 0; stair < b.rows / s.rows; ++stair) {
+    const bool inside = s.first(stair) >= 0 && s.first(stair) < s.last(stair) && s.last(stair) <= b.cols;
+    check(inside && s.first(stair) % span_columns(b) == 0 && s.last(stair) % span_columns(b) == 0, Rule::buffer_stairs,
+          "stair {} has the columns {}..{} of {}", stair, s.first(stair), s.last(stair), b.cols);
+  }
+}
+
 void Checker::check_buffers() {
   for (const Buffer& b : p_.buffers) {
     place_ = "buffer " + b.name;
     if (!b.ring.valid()) check(b.slots == 1, Rule::ring_slots, "it has {} slots and no ring", b.slots);
+    if (b.stairs) check_stairs(b);
     if (b.swizzle == Swizzle::none) continue;
     const int row_bits = b.cols * bits(b.type);
     check(row_bits % (8 * swizzle_bytes(b.swizzle)) == 0 && b.rows % 8 == 0, Rule::buffer_swizzle,

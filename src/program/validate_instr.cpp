@@ -150,6 +150,16 @@ void Checker::shared_access(const BufferRef& ref, FragmentId fragment, ExprId ro
   index(col, f.layout.shape.size(), "the column");
 }
 
+namespace {
+
+bool has_columns(const Buffer& buffer, int row, int col) {
+  if (!buffer.stairs) return col == 0;
+  const int stair = row / buffer.stairs->rows;
+  return col >= buffer.stairs->first(stair) && col < buffer.stairs->last(stair);
+}
+
+}  // namespace
+
 void Checker::bulk(const BufferRef& ref, MapId id, const std::vector<ExprId>& coordinates, bool store) {
   const TensorMap& map = p_[id];
   const Buffer& b = p_[ref.buffer];
@@ -163,8 +173,10 @@ void Checker::bulk(const BufferRef& ref, MapId id, const std::vector<ExprId>& co
         swizzle_bytes(map.swizzle), b.name, swizzle_bytes(b.swizzle));
   const bool shared = b.ring.valid() && p_[b.ring].multicast && !store;  // each block brings its share of the rows
   const std::int64_t moved = map.rows() * (shared ? p_.cluster : 1);
-  check(map.dims[0].box == b.cols && (store ? moved <= b.rows : b.rows % moved == 0), Rule::copy_shape,
-        "map {} moves {} x {}, buffer {} is {} x {}", map.name, moved, map.dims[0].box, b.name, b.rows, b.cols);
+  const int rows = b.stairs ? b.stairs->rows : b.rows;
+  const int cols = b.stairs ? span_columns(b) : b.cols;
+  check(map.dims[0].box == cols && (store ? moved <= rows : rows % moved == 0), Rule::copy_shape,
+        "map {} moves {} x {}, buffer {} takes {} x {}", map.name, moved, map.dims[0].box, b.name, rows, cols);
 }
 
 // --- one instruction each ----------------------------------------------------------------------------------------
@@ -212,13 +224,17 @@ void Checker::op(const CopyBulk& x, Scope& scope) {
   const std::int64_t rows = p_[x.map].rows() * (p_[b.ring].multicast ? p_.cluster : 1);
   check(x.row >= 0 && x.row % rows == 0 && x.row + rows <= b.rows, Rule::copy_shape,
         "{} rows from row {} on, buffer {} has {}", rows, x.row, b.name, b.rows);
-  std::set<int> begins;  // of all copies into the buffer: together they fill it
+  const int cols = p_[x.map].dims[0].box;
+  check(x.col % cols == 0 && has_columns(b, x.row, x.col), Rule::copy_shape, "buffer {} has no column {} in row {}",
+        b.name, x.col, x.row);
+  std::set<std::pair<int, int>> begins;  // of all copies into the buffer: together they fill it
   for_each(p_[scope.role].body, [&](const Instr& instr, const Path&) {
     const auto* copy = std::get_if<CopyBulk>(&instr.op);
-    if (copy != nullptr && copy->target.buffer == x.target.buffer) begins.insert(copy->row);
+    if (copy != nullptr && copy->target.buffer == x.target.buffer) begins.insert({copy->row, copy->col});
   });
-  const std::int64_t filled = rows * static_cast<std::int64_t>(begins.size());
-  check(filled == b.rows, Rule::copy_shape, "copies fill {} rows of buffer {}, which has {}", filled, b.name, b.rows);
+  const std::int64_t filled = rows * cols * static_cast<std::int64_t>(begins.size()) * bits(b.type) / 8;
+  const std::int64_t held = b.stairs ? slot_bytes(b) : std::int64_t{b.rows} * b.cols * bits(b.type) / 8;
+  check(filled == held, Rule::copy_shape, "copies fill {} bytes of buffer {}, which has {}", filled, b.name, held);
 }
 
 void Checker::op(const CopyPlain& x, Scope&) {

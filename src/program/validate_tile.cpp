@@ -52,7 +52,7 @@ std::int64_t Checker::elements(BufferId buffer) const {
 void Checker::shared_operand(const Operand& operand, int rows, int k, std::string_view what) {
   const Buffer& b = p_[operand.buffer.buffer];
   lag(operand.buffer);
-  check(b.swizzle != Swizzle::none, Rule::mma_operand, "buffer {} is not swizzled", b.name);
+  check(b.swizzle != Swizzle::none && !b.stairs, Rule::mma_operand, "buffer {} is not swizzled, or has stairs", b.name);
   const int has_rows = operand.transposed ? b.cols : b.rows;
   const int has_k = operand.transposed ? b.rows : b.cols;
   check(has_rows >= rows && has_k >= k, Rule::mma_shape, "{} is {} x {}, the product needs {} x {}", what, has_rows,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "task/affine.h"
 #include "task/rewrite.h"
 
 namespace pipethreader::schedule {
@@ -64,6 +65,18 @@ std::vector<TaskId> readers(const task::Graph& graph, ValueId value) {
   return found;
 }
 
+// How many tiles of a loop the lane with the most rows' worth of them has more than the one with the least.
+int tiles_apart(const task::Graph& graph, const partition::Partition& partition, const task::LoopNode& loop) {
+  const auto& where = std::get<kernel::Loop>(graph.kernel[loop.statement].node).where;
+  if (!where) return 0;
+  const auto inequalities = task::conjunction(graph.kernel, *where, graph.tiled).inequalities;
+  const bool depends = std::any_of(inequalities.begin(), inequalities.end(), [&](const task::Linear& form) {
+    return form.axes.contains(partition.split) && form.axes.contains(loop.axis);
+  });
+  const int rows = partition.extent(partition.split) - partition.local(partition.split);
+  return depends ? rows / partition.extent(loop.axis) : 0;
+}
+
 }  // namespace
 
 // Whether the blocks of a cluster read the same tiles of a value equally often: neither where it lies nor a loop around
@@ -113,6 +126,33 @@ void Composer::append(TaskId id, Part part, int stage) {
   program_.rings.push_back({{*t.writes}, 1, level, false, shared_by_cluster});
 }
 
+// Where lanes pass over different tiles of a loop inside a walk, no registers keep a lane's rows from one step to the
+// next, and rings are deep enough that a lane with few tiles can be ahead of one with many.
+bool Composer::changes_places() const {
+  if (graph_.walk.axis.empty() || partition_.lanes == 1 || partition_.split != partition_.row) return false;
+  const auto shared = [&](const std::vector<kernel::AxisId>& axes) {
+    return std::find(axes.begin(), axes.end(), partition_.split) != axes.end();
+  };
+  bool uneven = false;
+  const auto visit = [&](const auto& self, const std::vector<task::Node>& nodes, bool inside) -> bool {
+    return std::all_of(nodes.begin(), nodes.end(), [&](const task::Node& node) {
+      if (const auto* id = std::get_if<TaskId>(&node.item)) {
+        const auto& written = graph_[*id].writes;
+        const bool holds = written && assignment_[*written].in_registers && shared(assignment_[*written].axes);
+        return inside || !holds;
+      }
+      const auto& loop = std::get<task::LoopNode>(node.item);
+      const int apart = tiles_apart(graph_, partition_, loop);
+      uneven = uneven || apart > 0;
+      return self(self, loop.body, true) &&
+             std::all_of(program_.rings.begin(), program_.rings.end(), [&](const RingPlan& ring) {
+               return ring.level.empty() || ring.level.back() != loop.statement || ring.depth >= apart;
+             });
+    });
+  };
+  return visit(visit, graph_.root, false) && uneven;
+}
+
 // Tiles that last for a whole loop inside need not run further ahead than the next.
 int wanted_depth(const RingPlan& ring, const Choice& choice) {
   if (ring.level.empty()) return choice.outer;
@@ -129,6 +169,7 @@ Program Composer::finish(const Choice& choice) {
   }
   program_.turns = choice.turns && partition_.all_lanes() > 1;
   program_.staged_stores = choice.staged_stores;
+  program_.changes_places = changes_places();
   return std::move(program_);
 }
 
@@ -169,6 +210,7 @@ std::string print(const task::Graph& graph, const Program& program) {
   }
   if (program.turns) text += "turns on tensor_core\n";
   if (program.staged_stores) text += "stores through shared memory\n";
+  if (program.changes_places) text += "lanes change places\n";
   if (!program.copier.empty()) {
     text += "lane copier\n";
     print_items(graph, program.copier, 1, text);

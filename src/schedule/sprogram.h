@@ -63,6 +63,8 @@ struct Program {
   std::vector<RingPlan> rings;
   bool turns = false;          // computing lanes take turns on the tensor core
   bool staged_stores = false;  // results leave through shared memory and the copy engine
+  // In every step of a walk the lanes have other rows, so that each has its share of the longest loops.
+  bool changes_places = false;
 
   [[nodiscard]] std::optional<std::size_t> ring_of(kernel::ValueId value) const;  // index into `rings`
 };
@@ -110,6 +112,7 @@ class Composer {
   std::vector<Item>& body(bool copier);
   [[nodiscard]] bool alike_in_cluster(const task::Task& load) const;
   [[nodiscard]] bool copied_since_loop(kernel::ValueId value);
+  [[nodiscard]] bool changes_places() const;
 
   const task::Graph& graph_;
   const partition::Partition& partition_;

@@ -89,7 +89,7 @@ class Liveness {
 
 std::int64_t tile_bytes(const task::Graph& graph, const partition::Assignment& assignment, ValueId value) {
   const partition::SharedTile& tile = *assignment[value].shared;
-  const std::int64_t bytes = std::int64_t{tile.rows} * tile.cols * bits(graph.kernel[value].type) / 8;
+  const std::int64_t bytes = tile.elements() * bits(graph.kernel[value].type) / 8;
   const std::int64_t step = tile.rows % 8 == 0 ? 1024 : 128;
   return (bytes + step - 1) / step * step;
 }

@@ -400,6 +400,7 @@ class Engine {
     if (ends_.size() > 1) result_.start_cycles = std::max(0.0, ends_.front() - result_.work_cycles);
     result_.loops = traces_.loops;
     for (std::size_t i = 0; i < result_.loops.size(); ++i) measure(result_.loops[i], begins_[i]);
+    result_.work_cycles += beyond(program_.computer);
     add_up();
   }
 
@@ -413,7 +414,21 @@ class Engine {
     const std::size_t shown = last / 2;  // copies for later iterations are still under way
     loop.steady_start = begins[shown];
     loop.steady_end = begins[std::min(shown + 1, begins.size() - 1)];
-    result_.work_cycles += std::max(0.0, loop.trips - static_cast<double>(loop.simulated)) * loop.cycles_per_trip;
+  }
+
+  // The time of trips that were not simulated: of loops in loops, in every trip of the outer one.
+  double beyond(const std::vector<schedule::Item>& items) const {
+    double cycles = 0;
+    for (const schedule::Item& item : items) {
+      const auto* loop = std::get_if<schedule::LoopTree>(&item.node);
+      if (loop == nullptr) continue;
+      for (const LoopTime& time : result_.loops) {
+        if (time.axis != loop->axis) continue;
+        cycles += time.trips * beyond(loop->body);
+        cycles += std::max(0.0, time.trips - static_cast<double>(time.simulated)) * time.cycles_per_trip;
+      }
+    }
+    return cycles;
   }
 
   // How often each sTask runs in one mean work item, by the loops around it.

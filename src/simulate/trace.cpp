@@ -51,7 +51,10 @@ class Unroller {
       time.passed = std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
       if (time.passed < 1) {
         traces_.passing.clear();
-        for (const double share : shares) traces_.passing.push_back(time.passed > 0 ? share / time.passed : 1);
+        for (const double share : shares) {
+          const bool mean = program_.changes_places || time.passed <= 0;
+          traces_.passing.push_back(mean ? 1 : share / time.passed);
+        }
       }
     }
     time.simulated = std::min(limit_, static_cast<std::int64_t>(std::ceil(time.trips)));

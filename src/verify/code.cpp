@@ -337,6 +337,11 @@ class Compiler {
                                part.row_begin, part.row_end, part.col_begin, part.col_end, program_[ref.buffer].name,
                                all.row_end, all.col_end));
     }
+    if (!has_memory(program_[ref.buffer], part)) {
+      return error(
+          fmt::format("touches columns {}..{} of rows {}..{} of buffer '{}', whose stairs leave some of them out",
+                      part.col_begin, part.col_end, part.row_begin, part.row_end, program_[ref.buffer].name));
+    }
     return SharedAccess{ref, part, {}};
   }
 
@@ -351,12 +356,38 @@ class Compiler {
     return found;
   }
 
-  Result<SharedAccess> elements_of(BufferRef ref, FragmentId fragment, ExprId row, ExprId col) {
+  // What a fragment's elements touch. On stairs, which columns may be touched depends on the rows: where a variable
+  // chooses among a few, each is looked at by itself.
+  Result<void> elements_of(BufferRef ref, FragmentId fragment, ExprId row, ExprId col, Step& step) {
+    std::optional<VarId> chosen;
+    if (program_[ref.buffer].stairs) {
+      for_each_part(program_, row, [&](const Expr& part) {
+        if (part.kind == Expr::Kind::var) chosen = part.var;
+      });
+    }
+    if (!chosen || !scope_.vars.contains(chosen->index)) return rectangle_of(ref, fragment, row, col, step);
+    const Linear value = scope_.vars.at(chosen->index);
+    const Interval choices = terms_.bounds(value, scope_);
+    constexpr std::int64_t few = 8;
+    if (choices.high - choices.low >= few) return rectangle_of(ref, fragment, row, col, step);
+    Result<void> done;
+    for (std::int64_t choice = choices.low; choice <= choices.high && done; ++choice) {
+      scope_.vars[chosen->index] = Linear{choice, {}};
+      done = rectangle_of(ref, fragment, row, col, step);
+    }
+    scope_.vars[chosen->index] = value;
+    return done;
+  }
+
+  Result<void> rectangle_of(BufferRef ref, FragmentId fragment, ExprId row, ExprId col, Step& step) {
     const std::vector<int>& shape = program_[fragment].layout.shape;
     const auto rows = range(row, shape, program_[ref.buffer].rows, "rows");
     const auto cols = range(col, shape, program_[ref.buffer].cols, "columns");
     if (!rows || !cols) return tl::unexpected(rows ? cols.error() : rows.error());
-    return checked(ref, {rows->low, rows->high + 1, cols->low, cols->high + 1});
+    auto access = checked(ref, {rows->low, rows->high + 1, cols->low, cols->high + 1});
+    if (!access) return tl::unexpected(access.error());
+    step.shared.push_back(std::move(*access));
+    return {};
   }
 
   // Where a part begins that an expression places; nothing is the first element.
@@ -380,7 +411,8 @@ class Compiler {
     if (!ring.valid()) return error("a bulk copy needs a buffer of a ring");
     const bool shared_out = program_[ring].multicast;
     const std::int64_t rows = program_[op.map].rows();
-    auto access = rows_of(op.target, op.row + (shared_out ? code_.cluster_rank * rows : 0), rows);
+    const std::int64_t first = op.row + (shared_out ? code_.cluster_rank * rows : 0);
+    auto access = checked(op.target, {first, first + rows, op.col, op.col + program_[op.map].dims[0].box});
     if (!access) return tl::unexpected(access.error());
     step.shared.push_back(std::move(*access));
     return {};
@@ -408,18 +440,12 @@ class Compiler {
   Result<void> compile(const Instr& instr, const LoadShared& op) {
     Step& step = add(Do::execute, instr);
     step.writes = {op.target.index};
-    auto access = elements_of(op.source, op.target, op.row, op.col);
-    if (!access) return tl::unexpected(access.error());
-    step.shared.push_back(std::move(*access));
-    return {};
+    return elements_of(op.source, op.target, op.row, op.col, step);
   }
   Result<void> compile(const Instr& instr, const StoreShared& op) {
     Step& step = add(Do::execute, instr);
     step.reads = {op.source.index};
-    auto access = elements_of(op.target, op.source, op.row, op.col);
-    if (!access) return tl::unexpected(access.error());
-    step.shared.push_back(std::move(*access));
-    return {};
+    return elements_of(op.target, op.source, op.row, op.col, step);
   }
   Result<void> compile(const Instr& instr, const BulkStore& op) {
     Step& step = add(Do::execute, instr);

@@ -12,6 +12,16 @@ bool inside(const Rectangle& part, const Rectangle& all) {
          part.col_end <= all.col_end;
 }
 
+bool has_memory(const program::Buffer& buffer, const Rectangle& part) {
+  if (!buffer.stairs) return true;
+  const layout::Stairs& stairs = *buffer.stairs;
+  for (std::int64_t row = part.row_begin / stairs.rows * stairs.rows; row < part.row_end; row += stairs.rows) {
+    const int stair = static_cast<int>(row / stairs.rows);
+    if (part.col_begin < stairs.first(stair) || part.col_end > stairs.last(stair)) return false;
+  }
+  return true;
+}
+
 Rectangle scratch_part(const program::Buffer& buffer, std::int64_t elements, int instance, int instances) {
   Rectangle part = whole(buffer);
   const std::int64_t cols = part.col_end;
@@ -34,10 +44,15 @@ std::vector<Rectangle> cut(const program::Buffer& buffer, const std::vector<Rect
     rows.insert({part.row_begin, part.row_end});
     cols.insert({part.col_begin, part.col_end});
   }
+  for (int stair = 0; buffer.stairs && stair < buffer.rows / buffer.stairs->rows; ++stair) {
+    rows.insert(std::int64_t{stair} * buffer.stairs->rows);
+    cols.insert({buffer.stairs->first(stair), buffer.stairs->last(stair)});
+  }
   std::vector<Rectangle> atoms;
   for (auto row = rows.begin(); std::next(row) != rows.end(); ++row) {
     for (auto col = cols.begin(); std::next(col) != cols.end(); ++col) {
-      atoms.push_back({*row, *std::next(row), *col, *std::next(col)});
+      const Rectangle atom{*row, *std::next(row), *col, *std::next(col)};
+      if (has_memory(buffer, atom)) atoms.push_back(atom);
     }
   }
   return atoms;
