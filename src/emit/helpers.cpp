@@ -422,10 +422,10 @@ constexpr std::array kHelpers = {
     // --- the tensor core
     Helper{
         "matrix_descriptor", "",
-        R"(// Start address and the two strides, in units of 16 bytes, and the kind of swizzle.
+        R"(// Of what begins `offset` behind the address: offset and the two strides in units of 16 bytes, the kind of swizzle.
 )" DEVICE
-        R"(unsigned long long matrix_descriptor(unsigned address, unsigned leading, unsigned stride, unsigned swizzle) {
-  const unsigned low = ((address & 0x3ffffu) >> 4) | (leading << 16);
+        R"(unsigned long long matrix_descriptor(unsigned address, int offset, unsigned leading, unsigned stride, unsigned swizzle) {
+  const unsigned low = (((address & 0x3ffffu) >> 4) | (leading << 16)) + offset;
   return (static_cast<unsigned long long>(stride | (swizzle << 30)) << 32) | low;
 }
 )"},

@@ -16,7 +16,8 @@ namespace {
 constexpr int kRows = 64;
 constexpr int kDepth = 16;
 constexpr int kLargestCols = 256;
-constexpr int kGroupRows = 8;  // rows of a swizzle pattern
+constexpr int kGroupRows = 8;      // rows of a swizzle pattern
+constexpr std::int64_t unit = 16;  // bytes that a descriptor counts in
 
 struct Shape {
   int cols = 8;
@@ -110,7 +111,7 @@ std::int64_t operand_offset(const Buffer& buffer, bool transposed, int first, in
 }  // namespace
 
 // Where K begins inside the tile. Columns move in whole products inside a swizzle span, rows in whole groups.
-bool Sm90a::add_k_origin(const Operand& operand, std::string& address) {
+bool Sm90a::add_k_origin(const Operand& operand, std::string& offset) {
   const Buffer& buffer = program_[operand.buffer.buffer];
   const std::string origin = uniform(emission_, *operand.k_origin);
   if (origin == "0") return true;
@@ -122,12 +123,13 @@ bool Sm90a::add_k_origin(const Operand& operand, std::string& address) {
     return false;
   }
   if (operand.transposed) {
-    address += fmt::format(" + {} * {}", origin, row_bytes(buffer));
+    offset = sum(offset, fmt::format("{} * {}", origin, row_bytes(buffer) / unit));
     return true;
   }
   const int span = span_columns(buffer);
-  address += fmt::format(" + {} / {} * {}", origin, span, box_bytes(buffer));
-  if (divisor % span != 0) address += fmt::format(" + {} % {} * {}", origin, span, bits(buffer.type) / 8);
+  offset = sum(offset, fmt::format("{} / {} * {}", origin, span, box_bytes(buffer) / unit));
+  if (divisor % span != 0)
+    offset = sum(offset, fmt::format("{} % {} * {} / {}", origin, span, bits(buffer.type) / 8, unit));
   return true;
 }
 
@@ -138,7 +140,9 @@ bool Sm90a::write_descriptor(const Operand& operand, const std::string& variable
     emission_.problem("operand '{}' of a product is not swizzled", buffer.name);
     return false;
   }
-  std::string address = slot_address(operand.buffer);
+  // What changes with the slot is one addition to what does not.
+  const std::string at = buffer.ring.valid() ? slot(buffer.ring, operand.buffer.lag) : "0";
+  std::string offset = at == "0" ? at : fmt::format("{} * {}", at, slot_stride(buffer) / unit);
   if (operand.origin) {
     const std::string origin = uniform(emission_, *operand.origin);
     const int granule = operand.transposed ? span_columns(buffer) : kGroupRows;
@@ -148,13 +152,15 @@ bool Sm90a::write_descriptor(const Operand& operand, const std::string& variable
       return false;
     }
     if (origin != "0")
-      address += operand.transposed ? fmt::format(" + {} / {} * {}", origin, span_columns(buffer), box_bytes(buffer))
-                                    : fmt::format(" + {} * {}", origin, row_bytes(buffer));
+      offset = sum(offset, operand.transposed
+                               ? fmt::format("{} / {} * {}", origin, span_columns(buffer), box_bytes(buffer) / unit)
+                               : fmt::format("{} * {}", origin, row_bytes(buffer) / unit));
   }
-  if (operand.k_origin && !add_k_origin(operand, address)) return false;
-  const std::int64_t leading = operand.transposed ? box_bytes(buffer) / 16 : 1;
-  out_.format("const unsigned long long {} = {}({}, {}, {}, {});", variable, emission_.helpers.use("matrix_descriptor"),
-              address, leading, kGroupRows * row_bytes(buffer) / 16, swizzle_code(buffer.swizzle));
+  if (operand.k_origin && !add_k_origin(operand, offset)) return false;
+  const std::int64_t leading = operand.transposed ? box_bytes(buffer) / unit : 1;
+  out_.format("const unsigned long long {} = {}(shared + {}, {}, {}, {}, {});", variable,
+              emission_.helpers.use("matrix_descriptor"), emission_.name(operand.buffer.buffer), bare(offset), leading,
+              kGroupRows * row_bytes(buffer) / unit, swizzle_code(buffer.swizzle));
   return true;
 }
 

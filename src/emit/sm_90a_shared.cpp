@@ -217,8 +217,8 @@ void write_buffer_access(Emission& emission, const std::string& slot, FragmentId
   const Periods periods = swizzle_periods(buffer);
   SplitIndex rows = split_index(emission, row, dims, periods.rows);
   SplitIndex cols = split_index(emission, col, dims, periods.cols);
-  const bool one_stair = emission.program[fragment].layout.shape[0] <= periods.rows;
-  if (buffer.stairs && (store || !one_stair || rows.shared == "0"))
+  if (buffer.stairs &&
+      (store || rows.shared == "0" || dims == 0 || emission.program[fragment].layout.shape[0] > periods.rows))
     emission.problem("'{}' is read otherwise than stair by stair", buffer.name);
   emission.out.open("");
   emission.out.format("const unsigned tile = {};", bare(sum(slot, shifted_offset(buffer, rows.shared, cols.shared))));

@@ -151,7 +151,7 @@ class Lowerer {
   ExprId in_tile(ValueId source, AxisId own, const std::vector<AxisId>& domain);
   ExprId shared_row(ValueId value, const std::vector<AxisId>& domain);
   ExprId shared_col(ValueId value, const std::vector<AxisId>& domain);
-  ExprId at_index(AxisId own, KernelExpr index, const std::vector<AxisId>& domain);
+  ExprId at_index(ValueId value, AxisId own, KernelExpr index, const std::vector<AxisId>& domain);
   program::FragmentId read_scratch(KernelExpr value, const std::vector<AxisId>& axes, const layout::Layout& layout,
                                    Block& block);
   void set_aside(ValueId operand);

@@ -44,9 +44,9 @@ ExprId Lowerer::shared_col(ValueId value, const std::vector<AxisId>& domain) {
 
 // Where a value that is read at `index` lies along its axis `own`. All points that count lie inside; said so that the
 // others stay inside too.
-ExprId Lowerer::at_index(AxisId own, KernelExpr index, const std::vector<AxisId>& domain) {
+ExprId Lowerer::at_index(ValueId value, AxisId own, KernelExpr index, const std::vector<AxisId>& domain) {
   const Expr& e = kernel_[index];
-  if (e.kind == Expr::Kind::axis && e.axis == own) return in_tile(own, domain);
+  if (e.kind == Expr::Kind::axis && e.axis == own) return in_tile(value, own, domain);
   const ExprId at = b_.sub(indexing(index, domain), origin(own));
   return b_.max(b_.min(at, b_.sub(extent(own), 1)), b_.constant(0));
 }
@@ -59,7 +59,7 @@ program::FragmentId Lowerer::read_scratch(KernelExpr value, const std::vector<Ax
   const std::vector<AxisId>& own = kernel_[e.value].axes;
   const auto along = [&](AxisId axis) {
     const auto i = static_cast<std::size_t>(std::find(own.begin(), own.end(), axis) - own.begin());
-    return at_index(axis, e.args[i], axes);
+    return at_index(e.value, axis, e.args[i], axes);
   };
   ExprId row = b_.constant(0);
   for (const AxisId a : tile.row_axes) row = b_.add(b_.mul(row, partition_.extent(a)), along(a));

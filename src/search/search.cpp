@@ -338,7 +338,7 @@ class Ranking {
     if (cut.has_products && together > 1)
       compute *= cut.choice.order == Order::single ? device_.work_item.uncoordinated_factor
                                                    : device_.work_item.staying_blocks_factor;
-    if (uneven_ && cut.has_products && cut.all_lanes() > 1 && cut.choice.blocks == 1 &&
+    if (uneven_ && cut.has_products && cut.all_lanes() > 1 && cut.choice.blocks == 1 && !program.changes_places &&
         candidate.schedule.overlap == Overlap::serial)
       compute *= device_.work_item.serial_factor;
     const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
