@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "kernel/print_expr.h"
 #include "task/affine.h"
 #include "task/explicit_axes.h"
+#include "task/named_reductions.h"
 #include "task/products.h"
 #include "task/rewrite.h"
 #include "task/streaming.h"
@@ -460,54 +460,6 @@ void print_nodes(const Graph& graph, const std::vector<Node>& nodes, std::vector
   }
 }
 
-// Each element of a value is read where it is: not at another index, such as that of a sum which could not be made the
-// value's own.
-Result<void> reads_in_place(const Kernel& kernel, ExprId expr) {
-  const Expr& e = kernel[expr];
-  if (e.kind == Expr::Kind::value) {
-    const Value& v = kernel[e.value];
-    for (std::size_t i = 0; i < e.args.size(); ++i) {
-      const Expr& at = kernel[e.args[i]];
-      if (at.kind == Expr::Kind::axis && at.axis == v.axes[i]) continue;
-      const std::string& own = kernel[v.axes[i]].name;
-      return fail_at(kernel.file, e.span,
-                     fmt::format("'{}' is read at `{}` along its axis '{}'; on chip it is read where it is", v.name,
-                                 to_text(kernel, e.args[i]), own),
-                     fmt::format("a sum walks '{0}' under another name where that is as long and nothing else in the "
-                                 "statement has '{0}': give the result an axis of its own (`inner e: {1};`), values "
-                                 "that are summed together the same axis, and a part of '{0}' a `where`",
-                                 own, to_text(kernel, kernel[v.axes[i]].extent)));
-    }
-  }
-  for (const ExprId arg : e.args) {
-    if (auto done = reads_in_place(kernel, arg); !done) return done;
-  }
-  return {};
-}
-
-Result<void> reads_in_place(const Kernel& kernel, const std::vector<StatementId>& body) {
-  for (const StatementId id : body) {
-    const Statement& s = kernel[id];
-    std::vector<ExprId> exprs;
-    if (const auto* carry = std::get_if<Carry>(&s.node)) exprs = {carry->init};
-    if (const auto* assign = std::get_if<Assign>(&s.node)) {
-      exprs = {assign->expr};
-      if (assign->when) exprs.push_back(*assign->when);
-    }
-    if (const auto* store = std::get_if<Store>(&s.node)) {
-      exprs = {store->expr};
-      if (store->when) exprs.push_back(*store->when);
-    }
-    if (const auto* loop = std::get_if<Loop>(&s.node)) {
-      if (auto done = reads_in_place(kernel, loop->body); !done) return done;
-    }
-    for (const ExprId expr : exprs) {
-      if (auto done = reads_in_place(kernel, expr); !done) return done;
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 std::vector<AxisId> Graph::tiled_axes(ValueId value) const {
@@ -526,8 +478,7 @@ Result<Graph> build(const Kernel& kernel, const Walk& walk, const Limits& limits
         fmt::format("tensor '{}' has type {}; packed types are not scheduled yet", tensor.name, name(tensor.type)),
         "a type of at least 8 bits");
   }
-  const Kernel whole = with_explicit_axes(kernel);
-  if (auto done = reads_in_place(whole, whole.body); !done) return tl::unexpected(done.error());
+  const Kernel whole = with_explicit_axes(with_named_reductions(kernel));
   const std::set<AxisId> tiled = choose_tiled(whole);
   auto streamed = stream(whole, tiled, limits);
   if (streamed && !walk.axis.empty()) streamed = walked(std::move(*streamed), tiled, walk);
@@ -536,7 +487,7 @@ Result<Graph> build(const Kernel& kernel, const Walk& walk, const Limits& limits
 }
 
 std::vector<Graph> useful_walks(const Kernel& kernel) {
-  const Kernel whole = with_explicit_axes(kernel);
+  const Kernel whole = with_explicit_axes(with_named_reductions(kernel));
   std::vector<Graph> useful;
   for (const Walk& walk : possible_walks(whole, choose_tiled(whole))) {
     auto graph = build(kernel, walk);
