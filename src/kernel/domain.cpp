@@ -358,6 +358,8 @@ std::vector<Variable> Domain::to_eliminate(const Polynomial& p) const {
 bool Domain::search(const Polynomial& p, int depth, int& budget) const {
   if (obvious(p)) return true;
   if (depth == 0 || --budget < 0 || !p.known() || p.terms().size() > 40) return false;
+  // What a fact says in so many words, whatever the sign of its variables.
+  if (std::any_of(facts_.begin(), facts_.end(), [&](const Polynomial& f) { return obvious(p - f); })) return true;
   for (Variable v : to_eliminate(p)) {
     const auto in_p = p.linear_in(v);
     if (!in_p) continue;

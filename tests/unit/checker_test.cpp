@@ -198,6 +198,19 @@ TEST(Bounds, WindowsWithAGuard) {
   EXPECT_NE(window("p*2 + r >= 1 && p*2 + r - 1 < H && q*2 + s >= 1 || q*2 + s <= W"), "");
 }
 
+// A condition that is the very bound counts, though the sign of an option is not known.
+TEST(Bounds, WindowsSpreadByAnOption) {
+  const std::string head = "X: f16[L]) -> (Y: f32[L]) {\n  option dil: i32 = 5;\n  parallel l: L;\n";
+  const auto window = [&](const std::string& where, const std::string& index) {
+    return bounds(head, "  Y[l] = sum[r: 3 where " + where + "] X[" + index + "];");
+  };
+  EXPECT_EQ(window("l + r*dil - 5 >= 0 && l + r*dil - 5 < L", "l + r*dil - 5"), "");
+  EXPECT_EQ(window("l + r*dil >= dil && l + r*dil < L + dil", "l + r*dil - dil"), "");
+  EXPECT_EQ(window("l + (r-1)*dil >= 0 && l + (r-1)*dil < L", "l + r*dil - dil"), "");
+  EXPECT_NE(window("l + r*dil - 5 >= 0 && l + r*dil - 5 <= L", "l + r*dil - 5"), "");
+  EXPECT_NE(window("l + r*dil - 4 >= 0 && l + r*dil - 5 < L", "l + r*dil - 5"), "");
+}
+
 TEST(Bounds, WindowsByRequirement) {
   const std::string head = "X: f16[H]) -> (Y: f32[P]) {\n";
   const std::string body = "  parallel p: P;\n  Y[p] = sum[r: 3] X[p*2 + r];";
