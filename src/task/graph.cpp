@@ -9,6 +9,7 @@
 #include "task/products.h"
 #include "task/rewrite.h"
 #include "task/streaming.h"
+#include "task/types.h"
 
 namespace pipethreader::task {
 
@@ -471,13 +472,7 @@ std::vector<AxisId> Graph::tiled_axes(ValueId value) const {
 }
 
 Result<Graph> build(const Kernel& kernel, const Walk& walk, const Limits& limits) {
-  for (const Tensor& tensor : kernel.tensors) {
-    if (bits(tensor.type) >= 8) continue;
-    return fail_at(
-        kernel.file, tensor.span,
-        fmt::format("tensor '{}' has type {}; packed types are not scheduled yet", tensor.name, name(tensor.type)),
-        "a type of at least 8 bits");
-  }
+  if (auto done = check_types(kernel); !done) return tl::unexpected(done.error());
   const Kernel whole = with_explicit_axes(with_named_reductions(kernel));
   const std::set<AxisId> tiled = choose_tiled(whole);
   auto streamed = stream(whole, tiled, limits);

@@ -74,6 +74,21 @@ std::string refusal(const std::string& text) {
   return graph ? "" : graph.error().format();
 }
 
+TEST(Task, TypesWithoutASchedule) {
+  const auto hint = [](const std::string& text) { return "\n  hint: " + text; };
+  EXPECT_EQ(refusal("kernel k(A: f32[N]) -> (O: f8e5m2[N]) {\n  parallel n: N;\n  O[n] = f8e5m2(A[n]);\n}"),
+            "k.stask:1:25: error: output 'O' has type f8e5m2, which can be read and not written yet" +
+                hint("use f8e4m3, f16, bf16 or f32") + "\nk.stask:3:10: error: nothing is converted to f8e5m2 yet" +
+                hint("use f8e4m3, f16, bf16 or f32"));
+  EXPECT_EQ(
+      refusal("kernel k(A: i64[N]) -> (O: i32[N]) {\n  parallel n: N;\n  O[n] = 1;\n}"),
+      "k.stask:1:10: error: tensor 'A' has type i64; integers of 64 bits are not scheduled yet" + hint("use i32"));
+  EXPECT_EQ(
+      refusal("kernel k(A: f8e5m2[N]) -> (O: f32[N]) {\n  parallel n: N;\n  x[n] = A[n];\n  O[n] = x[n];\n}"),
+      "k.stask:3:3: error: 'x' has type f8e5m2, which no value can have yet" + hint("use f8e4m3, f16, bf16 or f32"));
+  EXPECT_EQ(refusal("kernel k(A: f8e5m2[N]) -> (O: f32[N]) {\n  parallel n: N;\n  O[n] = A[n] + 1;\n}"), "");
+}
+
 TEST(Task, WhatMustStayOnChipSaysHowMuchMay) {
   const std::string reversed = R"(kernel k(A: f32[M,SIZE]) -> (O: f32[M,SIZE]) {
   parallel m: M;
