@@ -17,7 +17,6 @@ namespace pipethreader::driver {
 namespace {
 
 constexpr std::string_view too_many_registers = "its products need more registers than a launch of so many threads has";
-constexpr std::size_t largest_file = std::size_t{4} << 20;
 
 // Which build of the compiler this is: another one must not answer from the same cache entries.
 std::string build_identity() {
@@ -491,10 +490,6 @@ Result<kernel::Kernel> load_kernel(const std::string& path, const std::string& n
   if (!bytes)
     return fail_at(path, {},
                    bytes.error().diagnostics.empty() ? "cannot be read" : bytes.error().diagnostics[0].message);
-  if (bytes->size() > largest_file) {
-    return fail_at(path, {},
-                   fmt::format("the file has {} bytes; a kernel file has at most {}", bytes->size(), largest_file));
-  }
   const std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   auto kernels = kernel::parse(text, path);
   if (!kernels) return tl::unexpected(kernels.error());

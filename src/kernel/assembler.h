@@ -105,10 +105,10 @@ class Assembler {
   std::function<std::uint32_t(const std::string&)> look_ahead_;
 };
 
-// Deepest nesting in the text, and of an expression's tree (of which a chain of 250 sums is one). Together they bound
-// the recursion of every walk.
+// Deepest nesting in the text, and of an expression's tree: in that, a chain of 2000 sums is as deep as it is long.
+// Together they bound the recursion of every walk.
 inline constexpr int kDeepestNesting = 200;
-inline constexpr int kDeepestTree = 250;
+inline constexpr int kDeepestTree = 2250;
 
 [[nodiscard]] std::string axis_names(const Kernel& kernel, std::span<const AxisId> axes);    // "i,j"
 [[nodiscard]] std::string axis_list(const Kernel& kernel, const std::vector<AxisId>& axes);  // "i, j", or "no axis"

@@ -59,7 +59,9 @@ class BoundsCheck {
     }
   }
 
-  void index(const std::string& name, std::size_t position, ExprId id, ExprId size, Domain domain) {
+  [[gnu::noinline]] void index(const std::string& name, std::size_t position, ExprId id, ExprId size,
+                               const Domain& known) {
+    Domain domain = known;
     if (domain.empty()) return;
     const std::size_t before = reporter_.count();
     expression(id, domain);
@@ -72,7 +74,8 @@ class BoundsCheck {
       reporter_.report(Message::index_above, k_[id].span, name, position + 1, to_text(k_, id), to_text(k_, size));
   }
 
-  void reduce(const Expr& e, Domain domain) {
+  [[gnu::noinline]] void reduce(const Expr& e, const Domain& known) {
+    Domain domain = known;
     for (AxisId a : e.axes) domain.add_axis(a);
     if (e.args.size() > 1) {
       expression(e.args[1], domain);
@@ -84,20 +87,23 @@ class BoundsCheck {
   void call(const Expr& e, const Domain& domain) {
     const bool guards =
         e.function == Function::select || e.function == Function::logical_and || e.function == Function::logical_or;
+    if (guards) return guard(e, domain);
+    for (const ExprId arg : e.args) expression(arg, domain);
+    if ((e.function == Function::div || e.function == Function::mod) && is_integer(e.type)) divisor(e.args[1], domain);
+  }
+
+  // Not inlined, as the next are not: a domain is large, and expressions are deep.
+  [[gnu::noinline]] void guard(const Expr& e, const Domain& domain) {
     expression(e.args[0], domain);
     for (std::size_t i = 1; i < e.args.size(); ++i) {
-      if (!guards) {
-        expression(e.args[i], domain);
-        continue;
-      }
       Domain guarded = domain;
       guarded.assume(e.args[0], e.function == Function::select ? i == 1 : e.function == Function::logical_and);
       expression(e.args[i], guarded);
     }
-    if ((e.function == Function::div || e.function == Function::mod) && is_integer(e.type)) divisor(e.args[1], domain);
   }
 
-  void divisor(ExprId id, Domain domain) {
+  [[gnu::noinline]] void divisor(ExprId id, const Domain& known) {
+    Domain domain = known;
     const auto d = domain.polynomial(id);
     if (!domain.empty() && (!d || !domain.proves_nonnegative(*d - 1)))
       reporter_.report(Message::divisor_not_positive, k_[id].span, to_text(k_, id));

@@ -66,7 +66,7 @@ std::vector<Case> text_cases() {
       {"too_deep", with_body("  C[m,n] = " + repeated("(", 200) + "@(1" + repeated(")", 201) + ";"),
        "nested deeper than 200 levels"},
       {"too_deep", with_body("  C[m,n] = " + repeated("-", 200) + "@-t;"), "nested deeper than 200 levels"},
-      {"too_deep", with_body("  C[m,n] = @t" + repeated(" + t", 300) + ";"), "nested deeper than 250 levels"},
+      {"too_deep", with_body("  C[m,n] = @t" + repeated(" + t", 2300) + ";"), "nested deeper than 2250 levels"},
       {"too_deep", with_body("  C[m,n] = " + repeated("exp(", 200) + "@t" + repeated(")", 200) + ";"),
        "nested deeper than 200 levels"},
       {"chained_comparison", with_body("  C[m,n] = select(0 < t @< 1, 0, 1);"), "comparisons do not chain"},

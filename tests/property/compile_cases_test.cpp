@@ -644,5 +644,11 @@ TEST(CompileCases, ReductionsInsideReductions) {
   }
 }
 
+TEST(CompileCases, ChainsOfThousandsOfTerms) {
+  std::string text = "kernel test(X: f32[M]) -> (Y: f32[M]) {\n  parallel m: M;\n  Y[m] = X[m]";
+  for (int term = 1; term < 2000; ++term) text += fmt::format(" + X[m] * {}", term % 7);
+  EXPECT_EQ(test::run_kernel(text + ";\n}", {{"M", 70}}, small()).failure, "");
+}
+
 }  // namespace
 }  // namespace pipethreader

@@ -154,13 +154,13 @@ TEST(Builder, HugeTermsAreRefused) {
                 for (int i = 0; i < 100; ++i) x = x + x;
                 k.value("y")() = x;
               }),
-              testing::StartsWith("error: nested deeper than 250 levels"));
+              testing::StartsWith("error: nested deeper than 2250 levels"));
   EXPECT_THAT(problem([](Builder& k) {
                 Term x = 1;
-                for (int i = 0; i < 300; ++i) x = x + 1;
+                for (int i = 0; i < 2300; ++i) x = x + 1;
                 k.value("y")() = x;
               }),
-              testing::StartsWith("error: nested deeper than 250 levels"));
+              testing::StartsWith("error: nested deeper than 2250 levels"));
 }
 
 }  // namespace
