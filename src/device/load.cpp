@@ -59,6 +59,26 @@ void read_demand(TableReader& parent, Findings& findings, std::string_view key, 
   });
 }
 
+// Runs `read`, and `check` where all of it could be read.
+template <class Read, class Check>
+void read_then_check(Findings& findings, Read&& read, Check&& check) {
+  const std::size_t before = findings.diagnostics.size();
+  read();
+  if (findings.diagnostics.size() == before) check();
+}
+
+void check_threads(TableReader& reader, const Threads& threads) {
+  if (threads.per_block_max % threads.per_warp != 0) {
+    reader.complain("per_block_max",
+                    fmt::format("'per_block_max' is {}: expected a multiple of the {} threads of a warp",
+                                threads.per_block_max, threads.per_warp));
+  }
+  if (threads.per_unit_max < threads.per_block_max) {
+    reader.complain("per_unit_max", fmt::format("'per_unit_max' is {}: expected room for a block of {} threads",
+                                                threads.per_unit_max, threads.per_block_max));
+  }
+}
+
 void read_threads(TableReader& reader, Threads& out) {
   reader.integer("per_warp", out.per_warp, 1);
   reader.integer("warps_per_group", out.warps_per_group, 1);
@@ -92,6 +112,13 @@ void check_budget(TableReader& reader, const RegisterBudget& budget, const Regis
   }
 }
 
+void check_registers(TableReader& reader, const Registers& registers) {
+  if (registers.reallocation_min <= registers.reallocation_max) return;
+  reader.complain("reallocation_max",
+                  fmt::format("'reallocation_max' is {}: expected no less than 'reallocation_min', {}",
+                              registers.reallocation_max, registers.reallocation_min));
+}
+
 void read_registers(TableReader& reader, Findings& findings, Registers& out, const Threads& threads) {
   reader.integer("per_unit", out.per_unit);
   reader.integer("per_thread_max", out.per_thread_max);
@@ -110,12 +137,21 @@ void read_registers(TableReader& reader, Findings& findings, Registers& out, con
   });
 }
 
+void check_memory(TableReader& reader, const Memory& memory) {
+  if (memory.shared_bytes_per_block + memory.shared_bytes_reserved <= memory.shared_bytes_per_unit) return;
+  reader.complain(
+      "shared_bytes_per_block",
+      fmt::format("'shared_bytes_per_block' is {}: with the {} reserved it is more than the {} of a unit",
+                  memory.shared_bytes_per_block, memory.shared_bytes_reserved, memory.shared_bytes_per_unit));
+}
+
 void read_memory(TableReader& reader, Memory& out) {
-  reader.integer("shared_bytes_per_unit", out.shared_bytes_per_unit);
-  reader.integer("shared_bytes_per_block", out.shared_bytes_per_block);
-  reader.integer("shared_bytes_reserved", out.shared_bytes_reserved);
-  reader.integer("l2_bytes", out.l2_bytes);
-  reader.integer("dram_bytes", out.dram_bytes);
+  constexpr std::int64_t gigabyte = std::int64_t{1} << 30;
+  reader.integer("shared_bytes_per_unit", out.shared_bytes_per_unit, 0, gigabyte);
+  reader.integer("shared_bytes_per_block", out.shared_bytes_per_block, 0, gigabyte);
+  reader.integer("shared_bytes_reserved", out.shared_bytes_reserved, 0, gigabyte);
+  reader.integer("l2_bytes", out.l2_bytes, 0, 1024 * gigabyte);
+  reader.integer("dram_bytes", out.dram_bytes, 0, 1024 * 1024 * gigabyte);
   reader.integer("shared_banks", out.shared_banks, 1);
   reader.integer("shared_bank_bytes", out.shared_bank_bytes, 1);
   reader.integer("line_bytes", out.line_bytes, 1);
@@ -135,6 +171,21 @@ void read_unit(TableReader& reader, Unit& out) {
         fmt::format(
             "unit '{}' has is_async = {} and completion '{}': a unit is blocking exactly when it is not asynchronous",
             out.name, out.is_async, name(out.completion)));
+  }
+}
+
+void check_mma(TableReader& reader, const MmaShape& shape, const Threads& threads) {
+  const std::int64_t group = std::int64_t{threads.per_warp} * threads.warps_per_group;
+  if (shape.threads != threads.per_warp && shape.threads != group) {
+    reader.complain("threads", fmt::format("'threads' is {}: expected the {} of a warp or the {} of a warpgroup",
+                                           shape.threads, threads.per_warp, group));
+  }
+  if (shape.n_min > shape.n_max) {
+    reader.complain("n_max", fmt::format("'n_max' is {}: expected no less than 'n_min', {}", shape.n_max, shape.n_min));
+  }
+  for (const auto& [key, value] : {std::pair{"n_min", shape.n_min}, {"n_max", shape.n_max}}) {
+    if (value % shape.n_step != 0)
+      reader.complain(key, fmt::format("'{}' is {}: expected a multiple of 'n_step', {}", key, value, shape.n_step));
   }
 }
 
@@ -349,7 +400,11 @@ void read_units(TableReader& root, Findings& findings, Device& out) {
       r.complain("name", fmt::format("two units are named '{}'", unit.name));
     }
   });
-  in_tables(root, findings, "mma", "[[mma]]", [&](TableReader& r) { read_mma(r, out.mma.emplace_back()); });
+  in_tables(root, findings, "mma", "[[mma]]", [&](TableReader& r) {
+    MmaShape& shape = out.mma.emplace_back();
+    read_then_check(
+        findings, [&] { read_mma(r, shape); }, [&] { check_mma(r, shape, out.threads); });
+  });
   in_table(root, findings, "resources", "[resources]", [&](TableReader& r) { read_resources(r, findings, out); });
   in_tables(root, findings, "interference", "[[interference]]", [&](TableReader& r) {
     Interference& entry = out.interference.emplace_back();
@@ -369,10 +424,19 @@ void read_device(const toml::table& file, Findings& findings, Device& out) {
     r.number("burst_ghz", out.clock.burst_ghz, Least::above_zero);
     r.number("sustained_ghz", out.clock.sustained_ghz, Least::above_zero);
   });
-  in_table(root, findings, "threads", "[threads]", [&](TableReader& r) { read_threads(r, out.threads); });
-  in_table(root, findings, "registers", "[registers]",
-           [&](TableReader& r) { read_registers(r, findings, out.registers, out.threads); });
-  in_table(root, findings, "memory", "[memory]", [&](TableReader& r) { read_memory(r, out.memory); });
+  in_table(root, findings, "threads", "[threads]", [&](TableReader& r) {
+    read_then_check(
+        findings, [&] { read_threads(r, out.threads); }, [&] { check_threads(r, out.threads); });
+  });
+  in_table(root, findings, "registers", "[registers]", [&](TableReader& r) {
+    read_then_check(
+        findings, [&] { read_registers(r, findings, out.registers, out.threads); },
+        [&] { check_registers(r, out.registers); });
+  });
+  in_table(root, findings, "memory", "[memory]", [&](TableReader& r) {
+    read_then_check(
+        findings, [&] { read_memory(r, out.memory); }, [&] { check_memory(r, out.memory); });
+  });
   read_units(root, findings, out);
   read_limits(root, findings, out);
   in_table(root, findings, "functions", "[functions]", [&](TableReader& r) { read_functions(r, findings, out); });

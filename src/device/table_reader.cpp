@@ -90,12 +90,13 @@ void TableReader::share(std::string_view key, double& out, Least least) {
   number_within(key, out, least, 1, least == Least::zero ? "a number from 0 to 1" : "a number above 0, 1 at most");
 }
 
-void TableReader::integer(std::string_view key, std::int64_t& out, std::int64_t least) {
-  const std::string expected = fmt::format("an integer, {} or more", least);
+void TableReader::integer(std::string_view key, std::int64_t& out, std::int64_t least, std::int64_t most) {
+  const std::string expected =
+      most == any ? fmt::format("an integer, {} or more", least) : fmt::format("an integer from {} to {}", least, most);
   const toml::node* node = find(key, expected);
   if (node == nullptr) return;
   const auto value = node->is_integer() ? node->value<std::int64_t>() : std::nullopt;
-  if (!value || *value < least) {
+  if (!value || *value < least || *value > most) {
     wrong(key, *node, expected);
     return;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,8 @@ class TableReader {
   enum class Least : std::uint8_t { zero, above_zero, one };
   void number(std::string_view key, double& out, Least least = Least::zero);
   void share(std::string_view key, double& out, Least least = Least::zero);  // 1 at most
-  void integer(std::string_view key, std::int64_t& out, std::int64_t least = 0);
+  static constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
+  void integer(std::string_view key, std::int64_t& out, std::int64_t least = 0, std::int64_t most = any);
   void integer(std::string_view key, int& out, int least = 0);
   void boolean(std::string_view key, bool& out);
   void text(std::string_view key, std::string& out);

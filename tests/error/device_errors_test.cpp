@@ -173,6 +173,26 @@ TEST(DeviceErrors, UnitsThatContradictThemselves) {
   EXPECT_THAT(error_of(with("name = \"TMA\"", "name = \"TensorCore\"")), HasSubstr("two units are named 'TensorCore'"));
 }
 
+TEST(DeviceErrors, NumbersThatContradictOthers) {
+  EXPECT_THAT(error_of(with("threads = 128", "threads = 1")),
+              HasSubstr("'threads' is 1: expected the 32 of a warp or the 128 of a warpgroup"));
+  EXPECT_THAT(error_of(with("n_max = 256", "n_max = 4")), HasSubstr("'n_max' is 4: expected no less than 'n_min', 8"));
+  EXPECT_THAT(error_of(with("n_max = 256", "n_max = 250")),
+              HasSubstr("'n_max' is 250: expected a multiple of 'n_step', 8"));
+  EXPECT_THAT(error_of(with("shared_bytes_per_unit", "shared_bytes_per_unit = 9223372036854775807")),
+              HasSubstr("'shared_bytes_per_unit' in [memory] is 9223372036854775807 (an integer): expected an integer "
+                        "from 0 to 1073741824"));
+  EXPECT_THAT(
+      error_of(with("shared_bytes_per_block", "shared_bytes_per_block = 233000")),
+      HasSubstr("'shared_bytes_per_block' is 233000: with the 1024 reserved it is more than the 233472 of a unit"));
+  EXPECT_THAT(error_of(with("per_block_max", "per_block_max = 1000")),
+              HasSubstr("'per_block_max' is 1000: expected a multiple of the 32 threads of a warp"));
+  EXPECT_THAT(error_of(with("per_unit_max", "per_unit_max = 512")),
+              HasSubstr("'per_unit_max' is 512: expected room for a block of 1024 threads"));
+  EXPECT_THAT(error_of(with("reallocation_max", "reallocation_max = 8")),
+              HasSubstr("'reallocation_max' is 8: expected no less than 'reallocation_min', 24"));
+}
+
 TEST(DeviceErrors, NumbersOutOfRange) {
   EXPECT_THAT(error_of(with("execution_units", "execution_units = 0")), HasSubstr("expected an integer, 1 or more"));
   EXPECT_THAT(error_of(with("execution_units", "execution_units = 99999999999")),
