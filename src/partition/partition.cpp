@@ -85,10 +85,11 @@ class Propagator {
     if (choice_.cluster == 1) return {};
     if (choice_.along.empty()) {
       if (!result_.row.valid() || !parallel(result_.row)) {
-        return fail(
-            "the blocks of a cluster lie side by side along a parallel axis that makes rows of products; '{}' has "
-            "none",
-            graph_.kernel.name);
+        return fail_at(graph_.kernel.file, {},
+                       fmt::format("the blocks of a cluster lie side by side along a parallel axis that makes rows of "
+                                   "products; '{}' has none",
+                                   graph_.kernel.name),
+                       "name a parallel axis with --force cluster=AXIS:BLOCKS");
       }
       result_.beside = result_.row;
       return {};
@@ -97,16 +98,24 @@ class Propagator {
       if (graph_.kernel[axis].name == choice_.along) result_.beside = axis;
     }
     if (!result_.beside.valid()) {
-      return fail("there is no parallel axis '{}' for clusters to lie along, or it is walked", choice_.along);
+      return fail_at(
+          graph_.kernel.file, {},
+          fmt::format("there is no parallel axis '{}' for clusters to lie along, or it is walked", choice_.along),
+          "name another one, or leave out the walk");
     }
     // What is not tiled is not masked at its end either.
     const auto extent = task::static_extent(graph_.kernel, result_.beside);
     if (graph_.tiled.contains(result_.beside)) return {};
     if (!extent) {
-      return fail("clusters along axis '{}' need its size when compiling; fix it with --dim", choice_.along);
+      return fail_at(graph_.kernel.file, graph_.kernel[result_.beside].span,
+                     fmt::format("clusters along axis '{}' need its size when compiling", choice_.along),
+                     "fix it with --dim");
     }
     if (*extent % choice_.cluster != 0)
-      return fail("clusters of {} do not divide axis '{}' of {}", choice_.cluster, choice_.along, *extent);
+      return fail_at(
+          graph_.kernel.file, graph_.kernel[result_.beside].span,
+          fmt::format("clusters of {} do not divide axis '{}' of {}", choice_.cluster, choice_.along, *extent),
+          "force clusters that divide it, or along another axis");
     return {};
   }
 
@@ -116,15 +125,24 @@ class Propagator {
       if (graph_.kernel[axis].name == choice_.apart && !graph_.tiled.contains(axis)) result_.apart = axis;
     }
     if (!result_.apart.valid())
-      return fail("there is no parallel axis '{}' without tiles for teams to lie along, or it is walked",
-                  choice_.apart);
+      return fail_at(graph_.kernel.file, {},
+                     fmt::format("there is no parallel axis '{}' without tiles for teams to lie along, or it is walked",
+                                 choice_.apart),
+                     "name another one with --force teams=AXIS:TEAMS, or leave out the walk");
     if (!result_.has_products || choice_.share_sums || choice_.cluster > 1)
-      return fail("teams of lanes need products, and neither share sums nor lie in clusters");
+      return fail_at(graph_.kernel.file, {}, "teams of lanes need products, and neither share sums nor lie in clusters",
+                     "leave out --force teams");
     const auto extent = task::static_extent(graph_.kernel, result_.apart);
     if (!extent || *extent % choice_.teams != 0)
-      return fail("teams along axis '{}' need its size when compiling, a multiple of {}", choice_.apart, choice_.teams);
+      return fail_at(graph_.kernel.file, graph_.kernel[result_.apart].span,
+                     fmt::format("teams along axis '{}' need its size when compiling, a multiple of {}", choice_.apart,
+                                 choice_.teams),
+                     "fix it with --dim, or force fewer teams");
     if (uneven_axes(graph_).contains(result_.apart))
-      return fail("loops depend on axis '{}': teams along it would not walk the same tiles", choice_.apart);
+      return fail_at(
+          graph_.kernel.file, graph_.kernel[result_.apart].span,
+          fmt::format("loops depend on axis '{}': teams along it would not walk the same tiles", choice_.apart),
+          "name another axis with --force teams=AXIS:TEAMS");
     return {};
   }
 

@@ -31,26 +31,28 @@ class Splitter {
   }
 
  private:
-  Error cannot(const std::string& why) const {
-    return Error(Diagnostic{{}, {}, fmt::format("'{}' cannot be split: {}", kernel_.name, why), {}});
+  Error cannot(SourceSpan span, const std::string& why, const std::string& hint = "leave out --force split") const {
+    return Error(Diagnostic{kernel_.file, span, fmt::format("'{}' cannot be split: {}", kernel_.name, why), hint});
   }
 
   Result<void> find_loop() {
     for (std::size_t i = 0; i < kernel_.body.size(); ++i) {
       if (!std::holds_alternative<Loop>(kernel_[kernel_.body[i]].node)) continue;
-      if (place_) return tl::unexpected(cannot("it has several loops"));
+      if (place_) return tl::unexpected(cannot(kernel_[kernel_.body[i]].span, "it has several loops"));
       place_ = i;
     }
-    if (!place_) return tl::unexpected(cannot("it has no loop"));
+    if (!place_) return tl::unexpected(cannot(kernel_[kernel_.body.back()].span, "it has no loop"));
     const Loop& loop = this->loop();
+    const SourceSpan span = kernel_[kernel_.body[*place_]].span;
     const auto extent = static_extent(kernel_, loop.axis);
-    if (!extent) return tl::unexpected(cannot("the size of its loop is dynamic"));
+    if (!extent) return tl::unexpected(cannot(span, "the size of its loop is dynamic", "fix it with --dim"));
     if (parts_ < 2 || *extent % parts_ != 0)
-      return tl::unexpected(cannot(fmt::format("{} parts do not divide its loop of {}", parts_, *extent)));
-    if (loop.ordered) return tl::unexpected(cannot("its loop is ordered"));
+      return tl::unexpected(cannot(span, fmt::format("{} parts do not divide its loop of {}", parts_, *extent),
+                                   "force a split that divides it"));
+    if (loop.ordered) return tl::unexpected(cannot(span, "its loop is ordered"));
     for (const StatementId id : loop.body) {
       if (std::holds_alternative<Assign>(kernel_[id].node)) continue;
-      return tl::unexpected(cannot("its loop does more than assign values"));
+      return tl::unexpected(cannot(kernel_[id].span, "its loop does more than assign values"));
     }
     length_ = *extent / parts_;
     return {};
@@ -60,6 +62,7 @@ class Splitter {
 
   // What the loop changes and had before: each must be a sum, or all are combined by `combine`.
   Result<void> find_state() {
+    const SourceSpan span = kernel_[kernel_.body[*place_]].span;
     std::set<ValueId> before;
     for (std::size_t i = 0; i < *place_; ++i) {
       if (const auto target = target_of(kernel_.body[i])) before.insert(*target);
@@ -76,26 +79,28 @@ class Splitter {
     for (const auto& [value, count] : writes) {
       if (before.contains(value)) state_.push_back(value);
     }
-    if (state_.empty()) return tl::unexpected(cannot("its loop leaves nothing behind"));
+    if (state_.empty()) return tl::unexpected(cannot(span, "its loop leaves nothing behind"));
     for (const ValueId v : state_) {
       for (const AxisId a : kernel_.parallel) {
         const auto& axes = kernel_[v].axes;
         if (std::find(axes.begin(), axes.end(), a) == axes.end())
-          return tl::unexpected(cannot(fmt::format("'{}' does not vary over '{}'", kernel_[v].name, kernel_[a].name)));
+          return tl::unexpected(
+              cannot(span, fmt::format("'{}' does not vary over '{}'", kernel_[v].name, kernel_[a].name)));
       }
     }
     if (loop().combine) {
       for (const ValueId v : state_) {
         const auto& carried = loop().combine->carried;
         if (std::find(carried.begin(), carried.end(), v) == carried.end())
-          return tl::unexpected(cannot(fmt::format("its `combine` says nothing of '{}'", kernel_[v].name)));
+          return tl::unexpected(cannot(span, fmt::format("its `combine` says nothing of '{}'", kernel_[v].name)));
       }
       return {};
     }
     for (const ValueId v : state_) {
       if (!sums.contains(v) || writes[v] != 1 || read_in_loop(v) || !starts_at_zero(v))
         return tl::unexpected(
-            cannot(fmt::format("'{}' is no plain sum from 0, and its loop has no `combine`", kernel_[v].name)));
+            cannot(span, fmt::format("'{}' is no plain sum from 0, and its loop has no `combine`", kernel_[v].name),
+                   "say how two states become one: `combine (...) { ... }` after the loop"));
     }
     return {};
   }
@@ -282,7 +287,8 @@ class Splitter {
         exprs.push_back(&assign->expr);
         if (assign->when) exprs.push_back(&*assign->when);
         if (names.contains(assign->target))
-          return tl::unexpected(cannot(fmt::format("'{}' changes behind its loop", kernel_[assign->target].name)));
+          return tl::unexpected(
+              cannot(s.span, fmt::format("'{}' changes behind its loop", kernel_[assign->target].name)));
       } else if (auto* store = std::get_if<Store>(&s.node)) {
         exprs.push_back(&store->expr);
         if (store->when) exprs.push_back(&*store->when);
@@ -293,7 +299,7 @@ class Splitter {
       for (ExprId* expr : exprs) {
         for (const ValueId v : values_of(kernel_, *expr)) {
           if (!given.contains(v))
-            return tl::unexpected(cannot(fmt::format("'{}' is needed behind its loop", kernel_[v].name)));
+            return tl::unexpected(cannot(s.span, fmt::format("'{}' is needed behind its loop", kernel_[v].name)));
         }
         *expr = renamed(k, *expr, names);
       }
@@ -314,7 +320,10 @@ class Splitter {
 
 Result<Split> split(const Kernel& specialised, int parts) {
   for (const Dim& dim : specialised.dims) {
-    if (!dim.size) return fail("'{}' cannot be split: its dim '{}' is dynamic", specialised.name, dim.name);
+    if (dim.size) continue;
+    return fail_at(specialised.file, specialised[specialised.body.front()].span,
+                   fmt::format("'{}' cannot be split: its dim '{}' is dynamic", specialised.name, dim.name),
+                   fmt::format("fix it with --dim {}=...", dim.name));
   }
   const Kernel whole = with_explicit_axes(specialised);
   auto streamed = stream(whole, choose_tiled(whole), Limits{});

@@ -130,17 +130,26 @@ Result<Kernel> walked(Kernel kernel, const std::set<AxisId>& tiled, const Walk& 
   for (const AxisId axis : kernel.parallel) {
     if (kernel[axis].name != walk.axis) continue;
     if (!can_walk(kernel, tiled, axis)) {
-      return fail("axis '{}' cannot be walked: {}", walk.axis,
-                  tiled.contains(axis) ? "it is tiled" : "it needs a fixed size of more than 1");
+      const bool is_tiled = tiled.contains(axis);
+      return fail_at(kernel.file, kernel[axis].span,
+                     fmt::format("axis '{}' cannot be walked: {}", walk.axis,
+                                 is_tiled ? "it is tiled" : "it needs a fixed size of more than 1"),
+                     is_tiled ? "walk a parallel axis that no product has as rows or columns, nor memory as its last"
+                              : "fix its size with --dim");
     }
     const std::int64_t extent = *static_extent(kernel, axis);
     if (walk.length < 2 || extent % walk.length != 0) {
-      return fail("a walk of {} steps does not divide axis '{}' of {}", walk.length, walk.axis, extent);
+      return fail_at(kernel.file, kernel[axis].span,
+                     fmt::format("a walk of {} steps does not divide axis '{}' of {}", walk.length, walk.axis, extent),
+                     "force a walk that divides it, of 2 steps or more");
     }
     Splitter(kernel, axis, walk.length).run(extent);
     return kernel;
   }
-  return fail("there is no parallel axis '{}' to walk", walk.axis);
+  std::vector<std::string> names;
+  for (const AxisId axis : kernel.parallel) names.push_back(kernel[axis].name);
+  return fail_at(kernel.file, {}, fmt::format("there is no parallel axis '{}' to walk", walk.axis),
+                 fmt::format("the parallel axes of '{}' are: {}", kernel.name, fmt::join(names, ", ")));
 }
 
 std::vector<Walk> possible_walks(const Kernel& kernel, const std::set<AxisId>& tiled) {

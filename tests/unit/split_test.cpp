@@ -59,8 +59,9 @@ TEST(Split, WhatCannotBeSplitSaysWhy) {
   EXPECT_THAT(why_not(product, 3), HasSubstr("3 parts do not divide its loop of 1024"));
   EXPECT_THAT(why_not(R"(kernel k(A: f16[M,64]) -> (C: f32[M]) { parallel m: M; C[m] = sum[k: 64] f32(A[m,k]); })", 2),
               HasSubstr("its dim 'M' is dynamic"));
-  EXPECT_THAT(why_not(R"(kernel k(A: f32[8]) -> (C: f32[8]) { parallel m: 8; C[m] = A[m]; })", 2),
-              HasSubstr("it has no loop"));
+  EXPECT_THAT(
+      why_not(R"(kernel k(A: f32[8]) -> (C: f32[8]) { parallel m: 8; C[m] = A[m]; })", 2),
+      HasSubstr("test.stask:1:53: error: 'k' cannot be split: it has no loop\n  hint: leave out --force split"));
   std::string without = softmax_sum;
   without.resize(without.find("combine"));
   without += "\n Y[i] = m[i] + log2(l[i]);\n}";
