@@ -124,6 +124,7 @@ Result<void> GpuRun::add_launch(const runtime::Gpu& gpu, const Variant& variant,
   launch.config.block.x = static_cast<unsigned>(variant.source.launch.threads);
   launch.config.cluster.x = static_cast<unsigned>(variant.source.launch.cluster);
   launch.config.dynamic_shared_bytes = static_cast<std::size_t>(variant.source.launch.shared_bytes);
+  launch.config.programmatic_serialization = true;  // it waits by itself before it touches memory
   if (auto done = bind(gpu, variant, *params, launch); !done) return done;
   launches_.push_back(std::move(launch));
   return {};

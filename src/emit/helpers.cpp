@@ -185,6 +185,13 @@ constexpr std::array kHelpers = {
   return elected != 0;
 }
 )"},
+    Helper{"follow_previous", "",
+           R"(// Until the kernel before this one in the stream has ended, where the launch lets this one begin earlier; the next
+// may begin likewise.
+)" DEVICE R"(void follow_previous() {
+  asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
+}
+)"},
     Helper{"anchor", "",
            R"(// Keeps a sum where it is written: the compiler would sink it to its only use and hold its operands.
 )" DEVICE R"(void anchor(float& value) { asm volatile("" : "+f"(value)); }

@@ -210,6 +210,7 @@ void Sm90a::write_init(Writer& out) {
   out.format("{}();", emission_.helpers.use("fence_barrier_init"));
   out.close();
   out.line(program_.cluster > 1 ? emission_.helpers.use("cluster_sync") + "();" : "__syncthreads();");
+  out.format("{}();", emission_.helpers.use("follow_previous"));
 }
 
 // --- roles -------------------------------------------------------------------------------------------------------
