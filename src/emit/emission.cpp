@@ -32,7 +32,7 @@ Emission::Emission(const Program& p) : program(p), facts(p), names(Helpers::name
     for (int r = 0; r < p.fragments[f].layout.registers(); ++r) suffixes.push_back("_" + std::to_string(r));
     fragments_.push_back(names.claim(p.fragments[f].name, suffixes));
   }
-  rings_ = claim_all(names, p.rings, {"_full", "_empty", "_slot", "_phase", "_next_slot", "_next_phase"});
+  rings_ = claim_all(names, p.rings, {"_full", "_empty", "_slot", "_phase"});
   for (const TensorMap& map : p.maps) {
     maps_.push_back(names.claim(map.name.ends_with("_map") ? map.name : map.name + "_map"));
   }

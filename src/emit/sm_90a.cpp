@@ -328,7 +328,6 @@ void Sm90a::write_declarations(Writer& out, RoleId id) {
     if (!emission_.facts.uses(id, RingId(r)) || !declared.insert(cursor(RingId(r))).second) continue;
     const std::string slot = program_.rings[r].depth > 1 ? cursor(RingId(r)) + "_slot = 0, " : "";
     out.format("int {}{}_phase = 0;", slot, cursor(RingId(r)));
-    if (looks_ahead(RingId(r))) out.format("int {0}_next_slot = 1, {0}_next_phase = 0;", cursor(RingId(r)));
   }
 }
 

@@ -90,7 +90,6 @@ class Sm90a final : public Target {
   [[nodiscard]] int loads_under_way() const;
   void copy_elements(const program::CopyPlain& op);                                     // sm_90a_copy.cpp
   bool write_descriptor(const program::Operand& operand, const std::string& variable);  // sm_90a_mma.cpp
-  [[nodiscard]] bool looks_ahead(program::RingId ring) const;
   bool add_k_origin(const program::Operand& operand, std::string& offset);
 
   Emission& emission_;

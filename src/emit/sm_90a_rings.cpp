@@ -71,11 +71,6 @@ void Sm90a::close_leader() {
   if (!leader().empty()) out_.close();
 }
 
-// Whether the place after the next is known beforehand, so that the next wait need not wait for it to be worked out.
-bool Sm90a::looks_ahead(RingId ring) const {
-  return emission_.role.width == Width::warpgroup && program_[ring].depth > 1;
-}
-
 // A filler finds the slot empty when its readers have finished the round before: the phase of the other parity.
 void Sm90a::write(const RingAcquire& op) {
   const Ring& ring = program_[op.ring];
@@ -143,13 +138,6 @@ void Sm90a::write(const RingAdvance& op) {
   const int depth = program_[op.ring].depth;
   if (depth == 1) {
     out_.format("{}_phase ^= 1;", name);
-    return;
-  }
-  if (looks_ahead(op.ring)) {
-    out_.format("{0}_slot = {0}_next_slot;", name);
-    out_.format("{0}_phase = {0}_next_phase;", name);
-    out_.format("{0}_next_slot = {0}_slot == {1} ? 0 : {0}_slot + 1;", name, depth - 1);
-    out_.format("{0}_next_phase ^= {0}_next_slot == 0;", name);
     return;
   }
   out_.format("{0}_slot = {0}_slot == {1} ? 0 : {0}_slot + 1;", name, depth - 1);
