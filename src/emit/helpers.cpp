@@ -185,8 +185,9 @@ constexpr std::array kHelpers = {
   return elected != 0;
 }
 )"},
-    Helper{"follow_previous", "",
-           R"(// Until the kernel before this one in the stream has ended, where the launch lets this one begin earlier; the next
+    Helper{
+        "follow_previous", "",
+        R"(// Until the kernel before this one in the stream has ended, where the launch lets this one begin earlier; the next
 // may begin likewise.
 )" DEVICE R"(void follow_previous() {
   asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");

@@ -148,6 +148,10 @@ TEST_F(KernelsOnGpu, SchedulesUnderLoad) {
       {"chunk_state.stask", chunks, {}, {{"order", "single"}, {"stream", "16"}, {"staged", "off"}, {"walk", "h:8"}}},
       {"chunk_scan.stask", long_chunks, {}, {{"order", "single"}, {"stream", "16"}, {"lanes", "1"}}},
       {"chunk_scan.stask", long_chunks, {}, {{"walk", "h:8"}}},
+      {"chunk_scan.stask",
+       long_chunks,
+       {},
+       {{"walk", "h:8"}, {"row", "256"}, {"lanes", "4"}, {"stream", "64"}, {"column", "64"}, {"staged", "off"}}},
       // Lanes that pass tiles over.
       {"flash_attention.stask", heads, {{"causal", 1}}, {{"lanes", "3"}, {"stream", "96"}, {"overlap", "serial"}}},
       {"flash_attention.stask", heads, {{"causal", 1}}, {{"lanes", "2"}, {"row", "256"}, {"overlap", "serial"}}},

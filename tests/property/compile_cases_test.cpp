@@ -509,6 +509,40 @@ TEST(CompileCases, LanesPassOverTilesWithoutAPoint) {
   }
 }
 
+// What masks leave unread of a tile that a walk keeps has no memory, and lanes change places where their rings allow.
+TEST(CompileCases, KeptTilesHaveMemoryForWhatIsRead) {
+  const std::string text = R"(kernel test(A: f16[256,256], X: f16[H,256,16], D: f32[H,256]) -> (O: f32[H,256,16]) {
+  parallel h: H, i: 256, p: 16;
+  carry y[i,p] = 0;
+  for k: 256 where CONDITION {
+    w[i,k] = A[i,k] * f16(D[h,k]);
+    y[i,p] += sum[k] w[i,k] * X[h,k,p];
+  }
+  O[h,i,p] = y[i,p];
+})";
+  struct Case {
+    std::string condition, stairs;
+  };
+  for (const Case& c :
+       {Case{"k <= i", "stairs 64 from 0 by 0 to 64 by 64"}, Case{"k >= i", "stairs 64 from 0 by 64 to 256 by 0"},
+        Case{"k <= i && i - k < 70", ""}, Case{"k <= 100", "stairs 64 from 0 by 0 to 128 by 0"}}) {
+    std::string own = text;
+    own.replace(own.find("CONDITION"), 9, c.condition);
+    for (const int depth : {2, 3}) {
+      driver::Choices how =
+          test::compiled::choices(256, 16, 64, 4, partition::Order::dynamic, schedule::Overlap::serial, depth);
+      how.walk = {"h", 4};
+      const auto run = test::run_kernel(own, {{"H", 8}}, how);
+      EXPECT_EQ(run.failure, "") << c.condition;
+      EXPECT_EQ(run.generic_reason, "") << c.condition;
+      EXPECT_EQ(run.program.find(c.stairs.empty() ? "stairs" : c.stairs) != std::string::npos, !c.stairs.empty())
+          << run.program;
+      const bool uneven = c.condition.find('i') != std::string::npos;
+      EXPECT_EQ(run.program.find("let place") != std::string::npos, uneven && depth == 3) << run.program;
+    }
+  }
+}
+
 // A sum over some of a product's points reads the other product's result one by one, from shared memory.
 TEST(CompileCases, ConditionalSumsReadAProductsResult) {
   const std::string text = R"(kernel test(Q: f16[S,D], K: f16[T,D], V: f16[T,D]) -> (O: f32[S,D]) {

@@ -260,7 +260,7 @@ TEST(Choices, AreDescribedInTheWordsThatForceThem) {
   Choices choices;
   ASSERT_TRUE(force(choices, forced));
   EXPECT_EQ(describe(choices), all);
-  EXPECT_EQ(describe({}, false), "element=1024 order=single");
+  EXPECT_EQ(describe({}, false), "element=1024 stream=64 order=single");
 }
 
 TEST(Sizes, EachDimHasExactlyOne) {

@@ -198,6 +198,7 @@ inline void init_barrier(unsigned barrier, int arrivals) {
   cpu::block_of(barrier).barriers[cpu::offset_of(barrier, 8)] = {arrivals, arrivals, 0, 0};
 }
 inline void fence_barrier_init() {}
+inline void follow_previous() {}
 inline void wait_barrier(unsigned barrier, int parity) { cpu::wait_parity(barrier, parity); }
 inline void wait_barrier_cluster(unsigned barrier, int parity) { cpu::wait_parity(barrier, parity); }
 inline void arrive(unsigned barrier) { cpu::arrive_on(cpu::barrier_at(barrier), 1); }
@@ -246,8 +247,9 @@ inline void cluster_sync() {
 
 // --- the tensor core -----------------------------------------------------------------------------------------------
 
-inline unsigned long long matrix_descriptor(unsigned address, unsigned leading, unsigned stride, unsigned swizzle) {
-  return static_cast<unsigned long long>((address & 0x3ffff) >> 4) |
+inline unsigned long long matrix_descriptor(unsigned address, int offset, unsigned leading, unsigned stride,
+                                            unsigned swizzle) {
+  return static_cast<unsigned long long>(((address & 0x3ffff) >> 4) + static_cast<unsigned>(offset)) |
          static_cast<unsigned long long>(leading & 0x3fff) << 16 |
          static_cast<unsigned long long>(stride & 0x3fff) << 32 | static_cast<unsigned long long>(swizzle & 3) << 62;
 }
