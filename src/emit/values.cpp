@@ -52,6 +52,12 @@ std::string infix(const std::vector<std::string>& args, std::string_view op, boo
   return fmt::format("({} {} {})", operand(args[0], false), op, operand(args[1], true));
 }
 
+// The smallest integer has no literal in C: its sign is applied to a number that does not fit.
+std::string int_literal(std::int64_t value) {
+  if (value == std::numeric_limits<std::int32_t>::min()) return fmt::format("({} - 1)", value + 1);
+  return value < 0 ? fmt::format("({})", value) : fmt::format("{}", value);
+}
+
 std::string call(const std::string& function, const std::vector<std::string>& args) {
   std::string text = function + "(";
   for (std::size_t i = 0; i < args.size(); ++i) text += (i > 0 ? ", " : "") + bare(args[i]);
@@ -193,8 +199,7 @@ class Speller {
     switch (e.kind) {
       case Expr::Kind::constant:
         if (is_floating(e.type)) return float_literal(e.number);
-        return e.number < 0 ? fmt::format("({})", static_cast<std::int64_t>(e.number))
-                            : fmt::format("{}", static_cast<std::int64_t>(e.number));
+        return int_literal(static_cast<std::int64_t>(e.number));
       case Expr::Kind::param:
         return emission_.name(e.param);
       case Expr::Kind::var:

@@ -183,6 +183,20 @@ TEST(Compile, WhatIsPredictedGoesBeforeWhatIsNot) {
   EXPECT_TRUE(std::any_of(tried.begin(), tried.end(), [](const Tried& t) { return t.predicted_us == 0; }));
 }
 
+TEST(Compile, TheSmallestIntegerIsSpelledAsC) {
+  const auto parsed =
+      kernel::parse("kernel k(A: i32[M,N]) -> (O: i32[M]) { parallel m: M; O[m] = max[n: N] A[m,n]; }", "");
+  ASSERT_TRUE(parsed) << parsed.error().format();
+  CompileRequest request = request_for("softmax.stask", {});
+  request.kernel = *kernel::check(parsed->front());
+  request.forced.clear();
+  const auto compiled = compile(request, {});
+  ASSERT_TRUE(compiled) << compiled.error().format();
+  const std::string& source = compiled->plan.best().source.text;
+  EXPECT_NE(source.find("(-2147483647 - 1)"), std::string::npos);
+  EXPECT_EQ(source.find("2147483648"), std::string::npos);
+}
+
 TEST(Plan, KeepsNamesThatAreWordsOfTheProgramText) {
   const auto parsed = kernel::parse(
       "kernel k(on: f32[role], set: f32) -> (O: f32[role]) { parallel i: role; O[i] = on[i] * set; }", "k.stask");
