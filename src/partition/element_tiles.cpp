@@ -39,6 +39,10 @@ class ElementTiles {
         tiles_[axis] = line == lines_.end() ? 1 : std::min({line->second, square, whole(axis)});
         continue;
       }
+      if (std::ranges::none_of(domains_, [&](const auto& domain) { return domain.contains(axis); })) {
+        tiles_[axis] = 1;  // only ever walked index by index
+        continue;
+      }
       if (!task::static_extent(kernel_, axis)) {
         return fail_at(kernel_.file, kernel_[axis].span,
                        fmt::format("axis '{}' must stay on chip whole, but its size is dynamic", kernel_[axis].name),

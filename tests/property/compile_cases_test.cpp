@@ -673,8 +673,11 @@ TEST(CompileCases, ReductionsInsideReductions) {
            "O[m,n] = sum[l: L where l >= 1] sum[k: K where k > l] A[l-1,m,k] * B[l,k,n];",
            "O[m,n] = 1 + max[l: L] min[j: 3] (j + sum[k: K] A[l,m,k] * B[l,K-1-k,n]);",
        }) {
-    const auto run = test::run_kernel(head + body + "\n}", {{"L", 4}, {"M", 9}, {"K", 16}, {"N", 20}}, small());
-    EXPECT_EQ(run.failure, "") << body;
+    for (const bool dynamic : {false, true}) {
+      const auto run =
+          test::run_kernel(head + body + "\n}", {{"L", 4}, {"M", 9}, {"K", 16}, {"N", 20}}, small(), dynamic);
+      EXPECT_EQ(run.failure, "") << body << " " << dynamic;
+    }
   }
 }
 
