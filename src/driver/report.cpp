@@ -157,27 +157,18 @@ std::string report_json(const Compiled& compiled) {
   return report.dump(2) + "\n";
 }
 
-namespace {
-
-Result<void> write_bytes(const std::string& path, std::span<const std::byte> bytes) {
-  const fs::path folder = fs::path(path).parent_path();
-  std::error_code error;
-  if (!folder.empty()) fs::create_directories(folder, error);
-  if (error) return fail("cannot make the folder '{}': {}", folder.string(), error.message());
-  return runtime::write_file(path, {bytes});
-}
-
-}  // namespace
-
 Result<void> write_text(const std::string& path, std::string_view text) {
-  return write_bytes(path, std::as_bytes(std::span(text.data(), text.size())));
+  return runtime::write_file(path, {std::as_bytes(std::span(text.data(), text.size()))});
 }
 
 Result<std::vector<std::string>> write_outputs(const Compiled& compiled, const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return fail("cannot make the folder '{}': {}", folder, error.message());
   std::vector<std::string> written;
   const auto keep = [&](const std::string& name, std::span<const std::byte> bytes) -> Result<void> {
     const std::string path = (fs::path(folder) / name).string();
-    if (auto done = write_bytes(path, bytes); !done) return done;
+    if (auto done = runtime::write_file(path, {bytes}); !done) return done;
     written.push_back(path);
     return {};
   };

@@ -14,7 +14,7 @@ namespace pipethreader::driver {
 // each file complete or not at all. Makes the folder. Returns the names written.
 [[nodiscard]] Result<std::vector<std::string>> write_outputs(const Compiled& compiled, const std::string& folder);
 
-// A file, complete or not at all; makes its folder.
+// A file, complete or not at all, in a folder that is there.
 [[nodiscard]] Result<void> write_text(const std::string& path, std::string_view text);
 
 }  // namespace pipethreader::driver

@@ -24,8 +24,10 @@ struct Descriptor {
 };
 
 tl::unexpected<Error> failed(std::string_view action, const std::string& path, int error) {
-  return fail_at({}, {}, fmt::format("cannot {} '{}': {}", action, path, std::strerror(error)),
-                 error == ENOSPC || error == EDQUOT ? "the disk is full: free space, or choose another place" : "");
+  std::string hint;
+  if (error == ENOSPC || error == EDQUOT) hint = "the disk is full: free space, or choose another place";
+  if (error == ENOENT && action == "write") hint = "make its folder first";
+  return fail_at({}, {}, fmt::format("cannot {} '{}': {}", action, path, std::strerror(error)), hint);
 }
 
 // 0, or the error.
@@ -109,6 +111,8 @@ Result<std::vector<std::byte>> read_file(const std::string& path) {
   struct stat info {};
   if (fstat(file.number, &info) != 0) return failed("read", path, errno);
   if (S_ISDIR(info.st_mode)) return failed("read", path, EISDIR);
+  if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode))
+    return fail_at({}, {}, fmt::format("cannot read '{}': it is a device, which may have no end", path), "name a file");
 
   std::vector<std::byte> bytes(static_cast<std::size_t>(info.st_size));
   std::size_t have = 0;

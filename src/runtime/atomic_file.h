@@ -24,6 +24,7 @@ namespace pipethreader::runtime {
 [[nodiscard]] Result<void> write_file(const std::string& path,
                                       std::initializer_list<std::span<const std::byte>> pieces);
 
+// The whole of a file, or what comes through a pipe.
 [[nodiscard]] Result<std::vector<std::byte>> read_file(const std::string& path);
 
 }  // namespace pipethreader::runtime

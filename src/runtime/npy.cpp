@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <string_view>
 
@@ -212,10 +213,19 @@ void swap_bytes(std::span<std::byte> bytes, std::size_t word) {
     std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i), bytes.begin() + static_cast<std::ptrdiff_t>(i + word));
 }
 
+// Its size is known before it is read.
+Result<std::vector<std::byte>> read_array(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error) &&
+      !std::filesystem::is_regular_file(path, error))
+    return bad_file(path, "this is no regular file, but a device or a pipe", "save the array to a file");
+  return read_file(path);
+}
+
 }  // namespace
 
 Result<NpyArray> read_npy(const std::string& path, const NpyExpectation& expectation) {
-  auto file = read_file(path);
+  auto file = read_array(path);
   if (!file) return tl::unexpected(file.error());
   NpyHeader header;
   const auto begin = parse_header(path, *file, header);
@@ -244,7 +254,7 @@ Result<NpyArray> read_npy(const std::string& path, const NpyExpectation& expecta
 }
 
 Result<std::vector<std::int64_t>> read_npy_shape(const std::string& path) {
-  const auto file = read_file(path);
+  const auto file = read_array(path);
   if (!file) return tl::unexpected(file.error());
   NpyHeader header;
   if (const auto begin = parse_header(path, *file, header); !begin) return tl::unexpected(begin.error());

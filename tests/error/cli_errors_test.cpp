@@ -183,6 +183,40 @@ TEST_F(CliErrors, NamesThatAreNotThere) {
   EXPECT_EQ(outcome.out, "");
 }
 
+TEST_F(CliErrors, WhatIsGivenTwiceOrIsNothing) {
+  const std::vector<std::string> sizes = {"run", matmul_, "--on", "cpu", "--size", "M=5", "--size", "N=6"};
+  const auto more = [&](const std::string& option, const std::string& text) {
+    std::vector<std::string> command = sizes;
+    command.insert(command.end(), {option, text});
+    return command;
+  };
+  expect_misuse(more("--size", "M=6"), "--size gives 'M' twice");
+  expect_misuse(more("--dim", "M=5"), "'M' is given by --dim and by --size");
+  expect_misuse(more("--seed", "-1"), "--seed: takes a whole number, 0 or more, found '-1'");
+  expect_misuse(more("--seed", "1.5"), "--seed: takes a whole number, 0 or more, found '1.5'");
+  expect_misuse({"compile", matmul_, "--out", ""}, "--out: takes a name, found ''");
+  expect_misuse({"explain", matmul_, "--trace", ""}, "--trace: takes a name, found ''");
+}
+
+TEST_F(CliErrors, FilesThatHaveNoEnd) {
+  if (!std::filesystem::is_character_file("/dev/zero")) GTEST_SKIP() << "no /dev/zero here";
+  expect_error(product_with("--input", "A=/dev/zero"), "/dev/zero: error: this is no regular file");
+  expect_error({"compile", "/dev/zero"}, "/dev/zero: error: cannot read '/dev/zero': it is a device");
+}
+
+TEST_F(CliErrors, FoldersThatAreMissingAreNotMade) {
+  const std::string missing = program_.path("missing");
+  const std::string reason = "No such file or directory\n  hint: make its folder first";
+  const std::vector<std::string> explain = {"explain", matmul_, "--dim", "M=64", "--dim", "N=64", "--dim", "K=64"};
+  for (const std::string option : {"--html", "--trace"}) {
+    std::vector<std::string> command = explain;
+    command.insert(command.end(), {option, missing + "/t"});
+    expect_error(command, reason);
+  }
+  expect_error(product_with("--output", "C=" + missing + "/c.npy"), reason);
+  EXPECT_FALSE(std::filesystem::exists(missing));
+}
+
 TEST_F(CliErrors, SizesThatAreMissingOrRefused) {
   expect_error({"run", matmul_, "--on", "cpu", "--dim", "M=8"}, "no size for");
   const auto attention = [&](const std::string& heads, const std::string& groups) {

@@ -19,6 +19,7 @@ void show(const std::string& name, double ms, double flops) {
 }
 
 int run_kernel(const Options& options, const driver::Environment& environment) {
+  sizes_once(options.kernel.dims, options.sizes);
   const auto gpu = driver::open_gpu();
   if (!gpu) return report(gpu.error());
   const auto request = options.kernel.request(environment, device_of_card());
@@ -71,6 +72,7 @@ void add_bench(CLI::App& app, const driver::Environment& environment, Commands& 
                            ->allow_extra_args(false)
                            ->type_name("NAME");
   command->add_option("--out", options->out, "write the rows of the suites as JSON")
+      ->check(not_empty())
       ->type_name("FILE.json")
       ->needs(suite);
   // A suite's rows say what and how: only where, with which choices and how often is left to say.

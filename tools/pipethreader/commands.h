@@ -56,6 +56,10 @@ struct KernelOptions {
 [[nodiscard]] std::vector<std::string> separate(const std::vector<std::string>& texts);
 // A name may be given once.
 void no_repeats(const std::vector<std::string>& texts, const std::string& option);
+// A dim is given once, by --dim or by --size.
+void sizes_once(const std::vector<std::string>& dims, const std::vector<std::string>& sizes);
+// For options that name a file or folder.
+[[nodiscard]] CLI::Validator not_empty();
 
 // Prints an error on stderr; returns `failed`.
 int report(const Error& error);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -56,6 +57,19 @@ void no_repeats(const std::vector<std::string>& texts, const std::string& option
     const std::string name = text.substr(0, text.find('='));
     if (!names.insert(name).second) throw UsageError{fmt::format("{} gives '{}' twice", option, name)};
   }
+}
+
+void sizes_once(const std::vector<std::string>& dims, const std::vector<std::string>& sizes) {
+  no_repeats(sizes, "--size");
+  const auto name_of = [](const std::string& text) { return text.substr(0, text.find('=')); };
+  for (const std::string& size : sizes) {
+    if (std::ranges::any_of(dims, [&](const std::string& dim) { return name_of(dim) == name_of(size); }))
+      throw UsageError{fmt::format("'{}' is given by --dim and by --size", name_of(size))};
+  }
+}
+
+CLI::Validator not_empty() {
+  return CLI::Validator([](const std::string& text) { return text.empty() ? "takes a name, found ''" : ""; }, "");
 }
 
 namespace {

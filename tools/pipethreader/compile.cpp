@@ -48,7 +48,9 @@ void add_compile(CLI::App& app, const driver::Environment& environment, Commands
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("compile", "compile a kernel: CUDA source, machine code and a report");
   options->kernel.declare(*command);
-  command->add_option("--out", options->out, "folder for what is written; 'out' if not given")->type_name("DIR");
+  command->add_option("--out", options->out, "folder for what is written; 'out' if not given")
+      ->check(not_empty())
+      ->type_name("DIR");
   command->add_flag("--source-only", options->source_only,
                     "leave out the machine code; needs no run-time compiler, but chooses with one where there is one");
   command->add_flag("--json", options->print_json, "print the report as JSON");

@@ -69,8 +69,10 @@ void add_explain(CLI::App& app, const driver::Environment& environment, Commands
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("explain", "show a kernel's schedule: which unit does what, and when");
   options->kernel.declare(*command);
-  command->add_option("--html", options->html, "write the timeline as a page")->type_name("FILE");
-  command->add_option("--trace", options->trace, "write the timeline as a trace for Perfetto")->type_name("FILE");
+  command->add_option("--html", options->html, "write the timeline as a page")->check(not_empty())->type_name("FILE");
+  command->add_option("--trace", options->trace, "write the timeline as a trace for Perfetto")
+      ->check(not_empty())
+      ->type_name("FILE");
   command->add_option("--trips", options->trips, "iterations of each loop to simulate")
       ->check(CLI::Range(1, 1000))
       ->type_name("COUNT");

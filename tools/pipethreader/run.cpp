@@ -186,6 +186,7 @@ int run(Options options, const driver::Environment& environment, const std::stri
   no_repeats(options.outputs, "--output");
   no_repeats(options.scalars, "--set");
   no_repeats(options.ranges, "--range");
+  sizes_once(options.kernel.dims, options.sizes);
   const bool gpu = options.on == "gpu";
   options.kernel.assemble = gpu;
   if (gpu) {  // say at once when there is no card
@@ -234,7 +235,12 @@ void add_run(CLI::App& app, const driver::Environment& environment, Commands& co
   command->add_option("--size", options->sizes, "a dynamic dim's size at this run")
       ->allow_extra_args(false)
       ->type_name("NAME=SIZE");
-  command->add_option("--seed", options->seed, "of random inputs and of the interpreter's order")->type_name("NUMBER");
+  command->add_option("--seed", options->seed, "of random inputs and of the interpreter's order")
+      ->check([](const std::string& text) {
+        const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+        return digits ? std::string() : fmt::format("takes a whole number, 0 or more, found '{}'", text);
+      })
+      ->type_name("NUMBER");
   command->add_option("--input", options->inputs, "an input tensor from a file; others are random")
       ->allow_extra_args(false)
       ->type_name("NAME=FILE.npy");

@@ -111,6 +111,7 @@ int run(const Options& options, const driver::Environment& environment) {
   if (!request) return report(request.error());
   const auto kernel = kernel::specialise(request->kernel, request->dims, request->options);
   if (!kernel) return report(kernel.error());
+  sizes_once(options.kernel.dims, options.sizes);
   const auto sizes = driver::all_sizes(*kernel, tool::sizes(options.sizes, "--size"));
   if (!sizes) return report(sizes.error());
   const auto inputs = oracle::random_inputs(*kernel, *sizes, 1);
@@ -174,7 +175,9 @@ void add_tune(CLI::App& app, const driver::Environment& environment, Commands& c
                    "how many of them are drawn at random; the others are the best by prediction")
       ->check(CLI::Range(0, 10000))
       ->type_name("COUNT");
-  command->add_option("--out", options->out, "write what was predicted and measured as JSON")->type_name("FILE.json");
+  command->add_option("--out", options->out, "write what was predicted and measured as JSON")
+      ->check(not_empty())
+      ->type_name("FILE.json");
   commands[command] = [options, &environment] { return run(*options, environment); };
 }
 
