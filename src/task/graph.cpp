@@ -161,13 +161,22 @@ class Builder {
       add_reduction(value, false, expr, span);
       return value_expr(k(), value);
     }
-    if (e.kind == Expr::Kind::value) return expr;
+    if (e.kind == Expr::Kind::value)
+      return is_read_elsewhere(k(), expr) && k()[e.value].carried ? of_copy(e, span) : expr;
     std::vector<ExprId> args;
     for (const ExprId arg : e.args) args.push_back(flatten(arg, span, stem));
     if (args == e.args) return expr;
     Expr copy = e;
     copy.args = std::move(args);
     return add_expr(k(), std::move(copy));
+  }
+
+  // State that a loop changes goes to shared memory where it is read elsewhere, not whenever it changes.
+  ExprId of_copy(Expr read, SourceSpan span) {
+    const ValueId copy = add_value(k(), k()[read.value].name + "_copy", read.type, k()[read.value].axes);
+    add_map(copy, false, value_expr(k(), read.value), std::nullopt, span);
+    read.value = copy;
+    return add_expr(k(), std::move(read));
   }
 
   bool is_loop(AxisId axis) const {

@@ -687,5 +687,24 @@ TEST(CompileCases, ChainsOfThousandsOfTerms) {
   EXPECT_EQ(test::run_kernel(text + ";\n}", {{"M", 70}}, small()).failure, "");
 }
 
+// A sum that lanes share is whole in the first one; it goes to shared memory once, where it is read elsewhere.
+TEST(CompileCases, SumsThatLanesShareAreReadAtOtherPlaces) {
+  auto how = small();
+  how.partition.lanes = 2;
+  how.partition.share_sums = true;
+  const auto run = test::run_kernel(R"(kernel test(P: f16[M,T], V: f16[T,D]) -> (O: f32[M,D]) {
+  parallel m: M;
+  inner d: D;
+  carry o[m,d] = 0;
+  for j: T { o[m,d] += sum[j] P[m,j] * V[j,d]; }
+  O[m,d] = o[m,D-1-d];
+})",
+                                    {{"M", 70}, {"T", 200}, {"D", 32}}, how);
+  EXPECT_EQ(run.failure, "");
+  EXPECT_NE(run.program.find("o_handed"), std::string::npos);
+  EXPECT_NE(run.program.find("buffer o_copy"), std::string::npos);
+  EXPECT_EQ(run.program.find("buffer o:"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace pipethreader
