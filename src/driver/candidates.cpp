@@ -178,20 +178,16 @@ Result<std::vector<Candidate>> ranked_candidates(const kernel::Kernel& specialis
 }
 
 // Tiles that the kernel does not have cannot be forced.
-Result<void> check_tiles(const kernel::Kernel& specialised, const Forced& forced) {
-  const auto graph = task::build(specialised);
-  if (!graph) return {};  // said when it is compiled
-  const bool products =
-      std::any_of(graph->tasks.begin(), graph->tasks.end(), [](const task::Task& t) { return t.product.has_value(); });
+Result<void> check_tiles(const std::string& kernel, bool products, const Forced& forced) {
   for (const auto& [key, text] : forced) {
     if (products && key == "element")
       return fail(
           "'element' is for kernels without products on the tensor core; '{}' has some: its tiles are row, "
           "column and stream",
-          specialised.name);
+          kernel);
     if (!products && (key == "row" || key == "column"))
       return fail("'{}' is for products on the tensor core; '{}' has none: its tiles are element and stream", key,
-                  specialised.name);
+                  kernel);
   }
   return {};
 }
@@ -207,12 +203,13 @@ Result<void> force(Choices& choices, const Forced& forced) {
 
 Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised, const device::Device& device,
                                            const Forced& forced) {
-  // What does not count for this kernel does not tell candidates apart.
-  const auto graph = task::build(specialised);
-  const bool products = !graph || std::any_of(graph->tasks.begin(), graph->tasks.end(),
-                                              [](const task::Task& t) { return t.product.has_value(); });
+  const auto graph = task::build(specialised);  // what is wrong is said when it is compiled
+  const bool products = !graph || graph->has_products();
+  if (graph) {
+    if (auto done = check_tiles(specialised.name, products, forced); !done) return tl::unexpected(done.error());
+  }
   std::vector<Candidate> candidates;
-  std::set<std::string> known;
+  std::set<std::string> known;  // what does not count for this kernel does not tell candidates apart
   const auto add = [&](Candidate candidate) {
     if (known.insert(describe(candidate.choices, products)).second) candidates.push_back(std::move(candidate));
   };
@@ -221,7 +218,6 @@ Result<std::vector<Candidate>> choices_for(const kernel::Kernel& specialised, co
     int changes = 0;
   };
   std::vector<Bent> others;
-  if (auto done = check_tiles(specialised, forced); !done) return tl::unexpected(done.error());
   auto ranked = ranked_candidates(specialised, device, forced);
   if (!ranked) return tl::unexpected(ranked.error());
   for (const Candidate& candidate : *ranked) {

@@ -70,16 +70,15 @@ std::int64_t box_bytes(const Buffer& buffer) {
 
 // Where stair i would have its column 0: behind the stairs before it, less the columns that it leaves out.
 std::int64_t stair_offset(const Buffer& buffer, int stair) {
-  std::int64_t offset = -buffer.stairs->first(stair) / span_columns(buffer) * box_bytes(buffer);
-  for (int i = 0; i < stair; ++i) offset += stair_bytes(buffer, i);
-  return offset;
+  const layout::Stairs& stairs = *buffer.stairs;
+  return (stairs.elements(stair) - std::int64_t{stairs.first(stair)} * stairs.rows) * bits(buffer.type) / 8;
 }
 
 // The same as C text for a stair that only the running kernel knows.
 std::string stair_offset(const Buffer& buffer, const std::string& stair) {
   const std::int64_t first = stair_offset(buffer, 0);
   const std::int64_t step = stair_offset(buffer, 1) - first;
-  const std::int64_t bend = stair_bytes(buffer, 1) - stair_bytes(buffer, 0);
+  const std::int64_t bend = stair_offset(buffer, 2) - 2 * stair_offset(buffer, 1) + first;
   return fmt::format("{} * {} + {} * ({} - 1) / 2 * {} + {}", stair, step, stair, stair, bend, first);
 }
 

@@ -280,6 +280,16 @@ program::FragmentId Lowerer::operand(ValueId value, const std::vector<AxisId>& d
   return moved(source, kernel_[value].name, layout::slice(layout, dims), block);
 }
 
+std::pair<std::vector<AxisId>, layout::Layout> Lowerer::over_named(KernelExpr id, const std::vector<AxisId>& domain,
+                                                                   const layout::Layout& layout) const {
+  const std::set<AxisId> named = task::axes_of(kernel_, id);
+  std::vector<AxisId> axes;
+  std::ranges::copy_if(domain, std::back_inserter(axes), [&](AxisId a) { return named.contains(a); });
+  std::vector<int> kept;
+  for (const AxisId a : axes) kept.push_back(domain_dim(domain, a));
+  return {axes, layout::slice(layout, kept)};
+}
+
 ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, const layout::Layout& layout,
                           Block& block) {
   const Expr e = kernel_[id];
@@ -299,17 +309,14 @@ ExprId Lowerer::translate(KernelExpr id, const std::vector<AxisId>& domain, cons
       const auto serial = serial_reads_.find(id);
       if (serial != serial_reads_.end()) {
         source = serial->second;
-        const auto mine = task::axes_of(kernel_, id);
-        std::ranges::copy_if(domain, std::back_inserter(axes), [&](AxisId a) { return mine.contains(a); });
+        axes = over_named(id, domain, layout).first;
       } else if (e.kind == Expr::Kind::access) {
         fail("an access that was not loaded", e.span);
         return b_.constant(0);
       } else if (task::is_read_elsewhere(kernel_, id)) {
-        const auto mine = task::axes_of(kernel_, id);
-        std::ranges::copy_if(domain, std::back_inserter(axes), [&](AxisId a) { return mine.contains(a); });
-        std::vector<int> kept;
-        for (const AxisId a : axes) kept.push_back(domain_dim(domain, a));
-        source = read_scratch(id, axes, layout::slice(layout, kept), block);
+        const auto own = over_named(id, domain, layout);
+        axes = own.first;
+        source = read_scratch(id, own.first, own.second, block);
       } else {
         source = operand(e.value, domain, layout, block);
         axes = assignment_[e.value].axes;

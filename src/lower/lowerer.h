@@ -59,8 +59,12 @@ class Lowerer {
   void change_places(ExprId step, Block& block);
   ExprId team_rows(ValueId value);
   ExprId local_origin(AxisId axis);  // of this lane's share
-  int domain_dim(const std::vector<AxisId>& domain, AxisId axis) const;
+  [[nodiscard]] int domain_dim(const std::vector<AxisId>& domain, AxisId axis) const;
   ExprId index(AxisId axis, const std::vector<AxisId>& domain);
+  // The axes of the domain that an expression names, and the domain's layout over these alone.
+  [[nodiscard]] std::pair<std::vector<AxisId>, layout::Layout> over_named(KernelExpr id,
+                                                                          const std::vector<AxisId>& domain,
+                                                                          const layout::Layout& layout) const;
   // Elementwise value over `domain`; `block` receives relayouts where an operand lies elsewhere.
   ExprId translate(KernelExpr expr, const std::vector<AxisId>& domain, const layout::Layout& layout, Block& block);
   ExprId uniform(KernelExpr expr);                                      // integer expression at the tile's origin

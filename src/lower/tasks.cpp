@@ -253,14 +253,7 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
   serial_reads_.clear();
   const std::function<void(KernelExpr)> read = [&](KernelExpr id) {
     const Expr e = kernel_[id];
-    const auto mine = task::axes_of(kernel_, id);
-    std::vector<AxisId> axes;
-    for (const AxisId a : domain) {
-      if (mine.contains(a)) axes.push_back(a);
-    }
-    std::vector<int> kept;
-    for (const AxisId a : axes) kept.push_back(domain_dim(domain, a));
-    const layout::Layout slice = layout::slice(layout, kept);
+    const auto [axes, slice] = over_named(id, domain, layout);
     if (e.kind == Expr::Kind::access) {
       const program::FragmentId f =
           temporary(fmt::format("{}_k", kernel_[e.tensor].name), kernel_[e.tensor].type, slice);
@@ -269,7 +262,8 @@ void Lowerer::serial_reduce(const task::Task& task, Block& block) {
       return;
     }
     if (e.kind == Expr::Kind::value) {
-      const bool walked = std::any_of(r.axes.begin(), r.axes.end(), [&](AxisId a) { return mine.contains(a); });
+      const auto named = task::axes_of(kernel_, id);
+      const bool walked = std::any_of(r.axes.begin(), r.axes.end(), [&](AxisId a) { return named.contains(a); });
       if (walked && assignment_[e.value].scratch) serial_reads_[id] = read_scratch(id, axes, slice, inner);
       return;
     }

@@ -258,21 +258,8 @@ class Assigner {
       if (t.kind == TaskKind::serial_reduce) serial_operand(t, v);
     }
     if (t.writes) at(*t.writes).in_registers = true;
-    for (const ValueId v : read_elsewhere(t)) in_scratch(v);
-  }
-
-  // Registers hold what a value is at its own axes; at other places it is read from shared memory.
-  std::set<ValueId> read_elsewhere(const Task& t) const {
-    const Kernel& k = graph_.kernel;
-    const auto& node = k[t.statement].node;
-    std::set<ValueId> values;
-    const auto add = [&](ExprId e) { values.merge(task::read_elsewhere(k, e)); };
-    if (const auto* assign = std::get_if<Assign>(&node)) {
-      add(assign->expr);
-      if (assign->when) add(*assign->when);
-    }
-    if (const auto* store = std::get_if<Store>(&node); store != nullptr && store->when) add(*store->when);
-    return values;
+    // Registers hold what a value is at its own axes; at other places it is read from shared memory.
+    for (const ValueId v : task::read_elsewhere(graph_.kernel, graph_.kernel[t.statement])) in_scratch(v);
   }
 
   void in_scratch(ValueId v) {
@@ -344,11 +331,7 @@ class Assigner {
 }  // namespace
 
 std::int64_t SharedTile::elements() const {
-  if (!stairs) return std::int64_t{rows} * cols;
-  std::int64_t count = 0;
-  for (int stair = 0; stair < rows / stairs->rows; ++stair)
-    count += std::int64_t{stairs->rows} * (stairs->last(stair) - stairs->first(stair));
-  return count;
+  return stairs ? stairs->elements(rows / stairs->rows) : std::int64_t{rows} * cols;
 }
 
 Layout domain_layout(const task::Graph& graph, const Partition& partition, const Assignment& assignment,

@@ -30,18 +30,9 @@ int span_columns(const Buffer& buffer) {
   return buffer.swizzle == Swizzle::none ? buffer.cols : swizzle_bytes(buffer.swizzle) * 8 / bits(buffer.type);
 }
 
-std::int64_t stair_bytes(const Buffer& buffer, int stair) {
-  const layout::Stairs& stairs = *buffer.stairs;
-  return std::int64_t{stairs.rows} * (stairs.last(stair) - stairs.first(stair)) * bits(buffer.type) / 8;
-}
-
 // Whole boxes: a swizzled row whose width is no multiple of the span still fills its last box.
 std::int64_t slot_bytes(const Buffer& buffer) {
-  if (buffer.stairs) {
-    std::int64_t bytes = 0;
-    for (int stair = 0; stair < buffer.rows / buffer.stairs->rows; ++stair) bytes += stair_bytes(buffer, stair);
-    return bytes;
-  }
+  if (buffer.stairs) return buffer.stairs->elements(buffer.rows / buffer.stairs->rows) * bits(buffer.type) / 8;
   const std::int64_t row = (static_cast<std::int64_t>(buffer.cols) * bits(buffer.type) + 7) / 8;
   const std::int64_t span = swizzle_bytes(buffer.swizzle);
   return buffer.rows * (span == 0 ? row : (row + span - 1) / span * span);

@@ -399,7 +399,6 @@ struct Program {
 // Bytes of one slot of a buffer.
 [[nodiscard]] std::int64_t slot_bytes(const Buffer& buffer);
 [[nodiscard]] int span_columns(const Buffer& buffer);  // of a box of the swizzle; all without one
-[[nodiscard]] std::int64_t stair_bytes(const Buffer& buffer, int stair);
 
 // Where a slot may begin, and the distance from one slot to the next: 1024 bytes when swizzled, 128 otherwise.
 [[nodiscard]] int slot_alignment(const Buffer& buffer);

@@ -150,16 +150,6 @@ void Checker::shared_access(const BufferRef& ref, FragmentId fragment, ExprId ro
   index(col, f.layout.shape.size(), "the column");
 }
 
-namespace {
-
-bool has_columns(const Buffer& buffer, int row, int col) {
-  if (!buffer.stairs) return col == 0;
-  const int stair = row / buffer.stairs->rows;
-  return col >= buffer.stairs->first(stair) && col < buffer.stairs->last(stair);
-}
-
-}  // namespace
-
 void Checker::bulk(const BufferRef& ref, MapId id, const std::vector<ExprId>& coordinates, bool store) {
   const TensorMap& map = p_[id];
   const Buffer& b = p_[ref.buffer];
@@ -225,8 +215,8 @@ void Checker::op(const CopyBulk& x, Scope& scope) {
   check(x.row >= 0 && x.row % rows == 0 && x.row + rows <= b.rows, Rule::copy_shape,
         "{} rows from row {} on, buffer {} has {}", rows, x.row, b.name, b.rows);
   const int cols = p_[x.map].dims[0].box;
-  check(x.col % cols == 0 && has_columns(b, x.row, x.col), Rule::copy_shape, "buffer {} has no column {} in row {}",
-        b.name, x.col, x.row);
+  check(x.col % cols == 0 && (b.stairs ? b.stairs->has(x.row, x.col, x.col + cols) : x.col == 0), Rule::copy_shape,
+        "buffer {} has no column {} in row {}", b.name, x.col, x.row);
   std::set<std::pair<int, int>> begins;  // of all copies into the buffer: together they fill it
   for_each(p_[scope.role].body, [&](const Instr& instr, const Path&) {
     const auto* copy = std::get_if<CopyBulk>(&instr.op);

@@ -28,7 +28,7 @@ class Ranking {
  public:
   Ranking(const task::Graph& graph, const device::Device& device, const Options& options)
       : graph_(graph), device_(device), options_(options) {
-    for (const task::Task& t : graph.tasks) products_ = products_ || t.product.has_value();
+    products_ = graph.has_products();
     uneven_ = !partition::uneven_axes(graph).empty();
     if (products_) teams_along_ = partition::axes_of_teams(graph);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "task/named_reductions.h"
 #include "task/products.h"
 #include "task/rewrite.h"
 
@@ -169,7 +170,8 @@ void unify_reduced_axes(Kernel& kernel) {
 
 }  // namespace
 
-Kernel with_explicit_axes(Kernel kernel) {
+Kernel with_explicit_axes(Kernel written_so) {
+  Kernel kernel = with_named_reductions(std::move(written_so));
   unify_reduced_axes(kernel);
   std::vector<std::size_t> written;
   for (const Value& v : kernel.values) written.push_back(v.axes.size());

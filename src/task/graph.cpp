@@ -5,7 +5,6 @@
 
 #include "task/affine.h"
 #include "task/explicit_axes.h"
-#include "task/named_reductions.h"
 #include "task/products.h"
 #include "task/rewrite.h"
 #include "task/streaming.h"
@@ -480,9 +479,13 @@ std::vector<AxisId> Graph::tiled_axes(ValueId value) const {
   return axes;
 }
 
+bool Graph::has_products() const {
+  return std::any_of(tasks.begin(), tasks.end(), [](const Task& t) { return t.product.has_value(); });
+}
+
 Result<Graph> build(const Kernel& kernel, const Walk& walk, const Limits& limits) {
   if (auto done = check_types(kernel); !done) return tl::unexpected(done.error());
-  const Kernel whole = with_explicit_axes(with_named_reductions(kernel));
+  const Kernel whole = with_explicit_axes(kernel);
   const std::set<AxisId> tiled = choose_tiled(whole);
   auto streamed = stream(whole, tiled, limits);
   if (streamed && !walk.axis.empty()) streamed = walked(std::move(*streamed), tiled, walk);
@@ -491,7 +494,7 @@ Result<Graph> build(const Kernel& kernel, const Walk& walk, const Limits& limits
 }
 
 std::vector<Graph> useful_walks(const Kernel& kernel) {
-  const Kernel whole = with_explicit_axes(with_named_reductions(kernel));
+  const Kernel whole = with_explicit_axes(kernel);
   std::vector<Graph> useful;
   for (const Walk& walk : possible_walks(whole, choose_tiled(whole))) {
     auto graph = build(kernel, walk);

@@ -67,6 +67,7 @@ struct Graph {
 
   [[nodiscard]] const Task& operator[](TaskId id) const { return tasks[static_cast<std::size_t>(id.index)]; }
   [[nodiscard]] std::vector<kernel::AxisId> tiled_axes(kernel::ValueId value) const;  // in the value's order
+  [[nodiscard]] bool has_products() const;                                            // on the tensor core
 };
 
 struct Limits {

@@ -68,10 +68,23 @@ bool is_read_elsewhere(const Kernel& kernel, ExprId expr) {
   return false;
 }
 
-std::set<ValueId> read_elsewhere(const Kernel& kernel, ExprId expr) {
-  std::set<ValueId> values;
+namespace {
+
+void collect_read_elsewhere(const Kernel& kernel, ExprId expr, std::set<ValueId>& values) {
   if (is_read_elsewhere(kernel, expr)) values.insert(kernel[expr].value);
-  for (const ExprId arg : kernel[expr].args) values.merge(read_elsewhere(kernel, arg));
+  for (const ExprId arg : kernel[expr].args) collect_read_elsewhere(kernel, arg, values);
+}
+
+}  // namespace
+
+std::set<ValueId> read_elsewhere(const Kernel& kernel, const Statement& statement) {
+  std::set<ValueId> values;
+  const auto add = [&](const std::optional<ExprId>& e) {
+    if (e) collect_read_elsewhere(kernel, *e, values);
+  };
+  if (const auto* carry = std::get_if<Carry>(&statement.node)) add(carry->init);
+  if (const auto* assign = std::get_if<Assign>(&statement.node)) add(assign->expr), add(assign->when);
+  if (const auto* store = std::get_if<Store>(&statement.node)) add(store->expr), add(store->when);
   return values;
 }
 

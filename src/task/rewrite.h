@@ -19,8 +19,9 @@ namespace pipethreader::task {
 // Whether the expression is a value at another place than its own axes, as x[m, K-1-k] of x[m,k] is.
 [[nodiscard]] bool is_read_elsewhere(const kernel::Kernel& kernel, kernel::ExprId expr);
 
-// The values that an expression reads at another place than their own axes.
-[[nodiscard]] std::set<kernel::ValueId> read_elsewhere(const kernel::Kernel& kernel, kernel::ExprId expr);
+// The values that a statement reads at another place than their own axes.
+[[nodiscard]] std::set<kernel::ValueId> read_elsewhere(const kernel::Kernel& kernel,
+                                                       const kernel::Statement& statement);
 
 // Structural equality of two expressions of one kernel.
 [[nodiscard]] bool same_expr(const kernel::Kernel& kernel, kernel::ExprId a, kernel::ExprId b);

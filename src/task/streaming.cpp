@@ -198,17 +198,7 @@ class Streamer {
 
   // A value over the axis that the statement reads at another place of it.
   std::optional<ValueId> read_elsewhere_over(const Statement& s, AxisId axis) const {
-    std::set<ValueId> values;
-    const auto add = [&](ExprId e) { values.merge(read_elsewhere(kernel_, e)); };
-    if (const auto* carry = std::get_if<Carry>(&s.node)) add(carry->init);
-    if (const auto* assign = std::get_if<Assign>(&s.node)) {
-      add(assign->expr);
-      if (assign->when) add(*assign->when);
-    }
-    if (const auto* store = std::get_if<Store>(&s.node)) {
-      add(store->expr);
-      if (store->when) add(*store->when);
-    }
+    const std::set<ValueId> values = read_elsewhere(kernel_, s);
     const auto found = std::ranges::find_if(values, [&](ValueId v) { return contains(kernel_[v].axes, axis); });
     return found == values.end() ? std::nullopt : std::optional(*found);
   }

@@ -14,10 +14,9 @@ bool inside(const Rectangle& part, const Rectangle& all) {
 
 bool has_memory(const program::Buffer& buffer, const Rectangle& part) {
   if (!buffer.stairs) return true;
-  const layout::Stairs& stairs = *buffer.stairs;
-  for (std::int64_t row = part.row_begin / stairs.rows * stairs.rows; row < part.row_end; row += stairs.rows) {
-    const int stair = static_cast<int>(row / stairs.rows);
-    if (part.col_begin < stairs.first(stair) || part.col_end > stairs.last(stair)) return false;
+  const std::int64_t rows = buffer.stairs->rows;
+  for (std::int64_t row = part.row_begin / rows * rows; row < part.row_end; row += rows) {
+    if (!buffer.stairs->has(row, part.col_begin, part.col_end)) return false;
   }
   return true;
 }
