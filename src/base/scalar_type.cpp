@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace pipethreader {
@@ -64,18 +66,18 @@ static_assert(in_enum_order());
 
 const TypeInfo& info_of(ScalarType type) { return kTypes[static_cast<std::size_t>(type)]; }
 
-// Round to nearest, ties to even, subnormals included. Scaling by powers of two is exact, so one rounding happens.
+// Round to nearest, ties to even, subnormals included. Doubles at the anchor are as far apart as the type's numbers are
+// at `value`: adding it rounds, once.
 double round_floating(const TypeInfo& t, double value) {
   if (std::isnan(value)) return t.type == ScalarType::f4e2m1 ? t.largest : value;  // f4e2m1 has no NaN
-  if (value == 0) return value;
-  double rounded = value;
-  if (std::isfinite(value)) {
-    const int exponent = std::max(std::ilogb(value), t.min_exponent);
-    const int scale = t.mantissa - exponent;
-    rounded = std::scalbn(std::nearbyint(std::scalbn(value, scale)), -scale);
+  double rounded = std::fabs(value);
+  if (rounded <= 2 * t.largest) {
+    const int exponent = std::max(static_cast<int>(std::bit_cast<std::uint64_t>(rounded) >> 52) - 1023, t.min_exponent);
+    const double anchor = std::bit_cast<double>(static_cast<std::uint64_t>(1023 + 52 + exponent - t.mantissa) << 52);
+    rounded = (rounded + anchor) - anchor;
   }
-  if (std::fabs(rounded) <= t.largest) return rounded;
-  return std::copysign(t.overflow == Overflow::infinity ? kInf : t.largest, value);
+  if (rounded > t.largest) rounded = t.overflow == Overflow::infinity ? kInf : t.largest;
+  return std::copysign(rounded, value);
 }
 
 double round_integer(const TypeInfo& t, double value) {
