@@ -186,17 +186,6 @@ void pack_words(std::span<const double> values, std::byte* out) {
 }
 
 template <class Codec>
-void unpack_words(const std::byte* in, std::span<double> values) {
-  in_parallel(values.size(), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      typename Codec::word word;
-      std::memcpy(&word, in + i * sizeof(word), sizeof(word));
-      values[i] = Codec::decode(word);
-    }
-  });
-}
-
-template <class Codec>
 void pack_nibbles(std::span<const double> values, std::byte* out) {
   in_parallel(values.size(), [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; i += 2) {
@@ -208,13 +197,14 @@ void pack_nibbles(std::span<const double> values, std::byte* out) {
 }
 
 template <class Codec>
-void unpack_nibbles(const std::byte* in, std::span<double> values) {
-  in_parallel(values.size(), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      const auto byte = static_cast<unsigned>(in[i / 2]);
-      values[i] = Codec::decode(static_cast<std::uint8_t>(i % 2 == 0 ? byte & 15 : byte >> 4));
-    }
-  });
+double element_at(bool nibbles, const std::byte* in, std::size_t i) {
+  typename Codec::word word;
+  if constexpr (sizeof(word) == 1) {
+    const auto byte = static_cast<unsigned>(in[i / 2]);
+    if (nibbles) return Codec::decode(static_cast<std::uint8_t>(i % 2 == 0 ? byte & 15 : byte >> 4));
+  }
+  std::memcpy(&word, in + i * sizeof(word), sizeof(word));
+  return Codec::decode(word);
 }
 
 }  // namespace
@@ -237,12 +227,11 @@ void pack_into(ScalarType type, std::span<const double> values, std::span<std::b
 
 void unpack_into(ScalarType type, std::span<const std::byte> bytes, std::span<double> values) {
   assert(bytes.size() >= packed_bytes(type, values.size()));
+  const bool nibbles = bits(type) < 8;
   with_codec(type, [&]<class Codec>(Codec) {
-    if (bits(type) < 8) {
-      if constexpr (sizeof(typename Codec::word) == 1) unpack_nibbles<Codec>(bytes.data(), values);
-    } else {
-      unpack_words<Codec>(bytes.data(), values);
-    }
+    in_parallel(values.size(), [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) values[i] = element_at<Codec>(nibbles, bytes.data(), i);
+    });
   });
 }
 
@@ -255,6 +244,41 @@ std::vector<std::byte> pack(ScalarType type, std::span<const double> values) {
 std::vector<double> unpack(ScalarType type, std::span<const std::byte> bytes, std::size_t count) {
   std::vector<double> values(count);
   unpack_into(type, bytes, values);
+  return values;
+}
+
+Result<void> pack_in_pieces(ScalarType type, std::span<const double> values, const PutPiece& put) {
+  const std::size_t most = most_piece_bytes * 8 / static_cast<std::size_t>(bits(type));
+  std::vector<std::byte> bytes;
+  for (std::size_t first = 0; first < values.size(); first += most) {
+    const auto piece = values.subspan(first, std::min(most, values.size() - first));
+    bytes.resize(packed_bytes(type, piece.size()));
+    pack_into(type, piece, bytes);
+    if (auto done = put(bytes, packed_bytes(type, first)); !done) return done;
+  }
+  return {};
+}
+
+Result<std::vector<double>> unpack_at(ScalarType type, std::span<const std::int64_t> at, const GetPiece& get) {
+  constexpr std::size_t far = std::size_t{1} << 16;  // copying so many bytes takes about as long as beginning a copy
+  const auto element = [&](std::size_t i) { return static_cast<std::size_t>(at[i]); };
+  std::vector<double> values;
+  values.reserve(at.size());
+  std::vector<std::byte> bytes;
+  for (std::size_t first = 0, end = 0; first < at.size(); first = end) {
+    const std::size_t base = element(first) & ~std::size_t{1};  // where a byte begins
+    const std::size_t offset = packed_bytes(type, base);
+    for (end = first + 1; end < at.size(); ++end) {
+      const std::size_t next = packed_bytes(type, element(end) + 1);
+      if (next - packed_bytes(type, element(end - 1) + 1) > far || next - offset > most_piece_bytes) break;
+    }
+    bytes.resize(packed_bytes(type, element(end - 1) + 1) - offset);
+    if (auto done = get(bytes, offset); !done) return tl::unexpected(done.error());
+    with_codec(type, [&]<class Codec>(Codec) {
+      for (std::size_t i = first; i < end; ++i)
+        values.push_back(element_at<Codec>(bits(type) < 8, bytes.data(), element(i) - base));
+    });
+  }
   return values;
 }
 

@@ -1,6 +1,7 @@
 // Packing agrees with round_to for every element type: every code of the narrow ones, every neighbour and midpoint.
 #include "runtime/host_array.h"
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -88,6 +89,83 @@ TEST(HostArray, LargeArraysComeBackWhateverTheirLength) {
       const auto back = unpack(type, bytes, count);
       for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(back[i], round_to(type, values[i])) << name(type) << " " << i;
     }
+  }
+}
+
+// Copies from packed bytes, and counts.
+struct Copies {
+  const std::vector<std::byte>& from;
+  std::vector<std::size_t> pieces;
+
+  GetPiece get() {
+    return [this](std::span<std::byte> bytes, std::size_t offset) -> Result<void> {
+      EXPECT_LE(offset + bytes.size(), from.size());
+      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(offset), bytes.size(), bytes.begin());
+      pieces.push_back(bytes.size());
+      return {};
+    };
+  }
+};
+
+TEST(HostArray, SomeElementsAreThoseOfTheWhole) {
+  std::mt19937_64 random(3);
+  std::vector<double> values(200001);
+  for (double& v : values) v = static_cast<double>(random() % 15) - 7;
+  for (const ScalarType type : every_type) {
+    const auto bytes = pack(type, values);
+    const auto whole = unpack(type, bytes, values.size());
+    for (const std::uint64_t step : {1, 2, 1000, 150000}) {
+      std::vector<std::int64_t> at;
+      for (std::size_t i = random() % 2; i < values.size(); i += 1 + random() % step)
+        at.push_back(static_cast<std::int64_t>(i));
+      at.push_back(static_cast<std::int64_t>(values.size()) - 1);
+      Copies copies{bytes, {}};
+      const auto some = unpack_at(type, at, copies.get());
+      ASSERT_TRUE(some);
+      ASSERT_EQ(some->size(), at.size());
+      for (std::size_t i = 0; i < at.size(); ++i) ASSERT_EQ((*some)[i], whole[static_cast<std::size_t>(at[i])]);
+    }
+  }
+}
+
+TEST(HostArray, OnlyWhatIsNearSomeElementIsCopied) {
+  const std::vector<std::byte> bytes(std::size_t{100} << 20, std::byte{0});
+  const auto pieces = [&](const std::vector<std::int64_t>& at) {
+    Copies copies{bytes, {}};
+    EXPECT_EQ(unpack_at(ScalarType::f16, at, copies.get())->size(), at.size());
+    return copies.pieces;
+  };
+  EXPECT_EQ(pieces({}), (std::vector<std::size_t>{}));
+  EXPECT_EQ(pieces({7}), (std::vector<std::size_t>{4}));  // from the even one
+  EXPECT_EQ(pieces({8, 9, 1008}), (std::vector<std::size_t>{2002}));
+  EXPECT_EQ(pieces({0, 50000000}), (std::vector<std::size_t>{2, 2}));
+  std::vector<std::int64_t> every_few;
+  for (std::int64_t i = 0; i < 50000000; i += 10000) every_few.push_back(i);
+  for (const std::size_t piece : pieces(every_few)) EXPECT_LE(piece, most_piece_bytes);
+  EXPECT_EQ(pieces(every_few).size(), 3U);
+}
+
+TEST(HostArray, AFailedCopyIsTheResult) {
+  const auto none = unpack_at(ScalarType::f32, std::vector<std::int64_t>{1},
+                              [](std::span<std::byte>, std::size_t) -> Result<void> { return fail("no card"); });
+  EXPECT_FALSE(none);
+  EXPECT_FALSE(pack_in_pieces(ScalarType::f32, std::vector<double>{1},
+                              [](std::span<const std::byte>, std::size_t) -> Result<void> { return fail("no card"); }));
+}
+
+TEST(HostArray, PiecesMakeUpTheWhole) {
+  std::vector<double> values(most_piece_bytes / 4 + 1001);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 15) - 7;
+  for (const ScalarType type : {ScalarType::f64, ScalarType::f32, ScalarType::i4}) {
+    std::vector<std::byte> bytes;
+    const auto packed = pack_in_pieces(type, values, [&](std::span<const std::byte> piece, std::size_t offset) {
+      EXPECT_EQ(offset, bytes.size());
+      EXPECT_LE(piece.size(), most_piece_bytes);
+      bytes.insert(bytes.end(), piece.begin(), piece.end());
+      return Result<void>();
+    });
+    ASSERT_TRUE(packed);
+    EXPECT_TRUE(bytes == pack(type, values)) << name(type);
   }
 }
 
