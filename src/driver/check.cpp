@@ -197,31 +197,57 @@ std::string Check::format() const {
   return where + report.format() + (more.empty() ? "" : "\n  " + more);
 }
 
-Result<Check> check(const Kernel& kernel, const oracle::Inputs& inputs, const OutputValues& outputs, std::uint64_t seed,
-                    double budget) {
+Result<Expected> Expected::evaluate(const Kernel& kernel, const oracle::Inputs& inputs, std::uint64_t seed,
+                                    double budget) {
   const Work work = work_of(kernel, inputs.sizes);
-  Check result;
+  Expected expected(kernel, inputs, seed, budget);
+  expected.operations_ = work.operations;
   if (work.operations > budget && work.points > 1) {
     const double each = std::max(1.0, work.operations / work.points);
-    result.sampled_points = std::max<std::int64_t>(4, static_cast<std::int64_t>(budget / each));
-    if (static_cast<double>(result.sampled_points) >= work.points) result.sampled_points = 0;
+    expected.sampled_points_ = std::max<std::int64_t>(4, static_cast<std::int64_t>(budget / each));
+    if (static_cast<double>(expected.sampled_points_) >= work.points) expected.sampled_points_ = 0;
   }
-  const auto expected = oracle::evaluate(kernel, inputs, oracle::Partition::fixed(64), {result.sampled_points, seed});
-  if (!expected) return tl::unexpected(expected.error());
-  auto report = oracle::compare(*expected, outputs);
+  auto outputs = oracle::evaluate(kernel, inputs, oracle::Partition::fixed(64), {expected.sampled_points_, seed});
+  if (!outputs) return tl::unexpected(outputs.error());
+  expected.outputs_ = std::move(*outputs);
+  return expected;
+}
+
+Result<Check> Expected::check(const OutputValues& values) {
+  auto report = oracle::compare(outputs_, values);
   if (!report) return tl::unexpected(report.error());
+  Check result;
+  result.sampled_points = sampled_points_;
   result.report = std::move(*report);
-  // At points outside the sample nothing was evaluated: that says nothing about what the kernel writes.
-  if (result.sampled_points > 0) result.report.unwritten = 0;
   // A kernel whose result depends on its tiles has no right result, even where the tiles of this run gave the one that
   // was expected. That takes many evaluations to find out: of what is right only where they cost next to nothing.
-  if (work.operations > (result.report.ok() ? budget / 1000 : budget / 20)) {
+  if (operations_ > (result.report.ok() ? budget_ / 1000 : budget_ / 20)) {
     result.cause_unknown = !result.report.ok();
   } else {
-    if (const auto same = oracle::check_partition_independence(kernel, inputs, seed); !same)
-      result.cause = same.error().diagnostics.front().message;
+    result.cause = cause();
   }
   return result;
+}
+
+const std::string& Expected::cause() {
+  if (!cause_) {
+    const auto same = oracle::check_partition_independence(*kernel_, *inputs_, seed_);
+    cause_ = same ? std::string() : same.error().diagnostics.front().message;
+  }
+  return *cause_;
+}
+
+Result<Check> check(const Kernel& kernel, const oracle::Inputs& inputs, const OutputValues& outputs, std::uint64_t seed,
+                    double budget) {
+  auto expected = Expected::evaluate(kernel, inputs, seed, budget);
+  if (!expected) return tl::unexpected(expected.error());
+  const std::vector<oracle::OutputTensor>& tensors = expected->outputs().tensors;
+  if (std::ranges::none_of(tensors, [](const auto& t) { return t.sample.has_value(); }))
+    return expected->check(outputs);
+  OutputValues some(tensors.size());
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    for (const std::int64_t at : *tensors[t].sample) some[t].push_back(outputs[t][static_cast<std::size_t>(at)]);
+  return expected->check(some);
 }
 
 }  // namespace pipethreader::driver

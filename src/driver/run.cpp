@@ -9,12 +9,13 @@ namespace pipethreader::driver {
 
 namespace {
 
-// A run holds every element of every tensor as f64. Refused where that is more than the machine has: the system would
-// grant the memory and end the program when it is used.
-Result<void> fits_memory(const kernel::Kernel& kernel, const std::vector<std::int64_t>& sizes) {
+// Refused where what is held is more than the machine has: the system would grant the memory and end the program when
+// it is used.
+Result<void> fits_memory(const kernel::Kernel& kernel, const std::vector<std::int64_t>& sizes, Held held) {
   const double have = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   double bytes = 0;
   for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
+    if (held == Held::inputs && kernel.tensors[t].output) continue;
     double elements = 1;
     for (const std::int64_t extent : oracle::shape_of(kernel, kernel::TensorId(t), sizes))
       elements *= static_cast<double>(extent);
@@ -22,14 +23,15 @@ Result<void> fits_memory(const kernel::Kernel& kernel, const std::vector<std::in
   }
   if (have <= 0 || bytes <= have) return {};
   return fail_at({}, {},
-                 fmt::format("the tensors of '{}' at these sizes take {:.1f} GB in f64, and this machine has {:.1f} GB",
-                             kernel.name, bytes / 1e9, have / 1e9),
+                 fmt::format("the {} of '{}' at these sizes take {:.1f} GB in f64, and this machine has {:.1f} GB",
+                             held == Held::inputs ? "inputs" : "tensors", kernel.name, bytes / 1e9, have / 1e9),
                  "choose smaller sizes, or run where there is more memory");
 }
 
 }  // namespace
 
-Result<std::vector<std::int64_t>> all_sizes(const kernel::Kernel& kernel, const std::vector<kernel::Binding>& sizes) {
+Result<std::vector<std::int64_t>> all_sizes(const kernel::Kernel& kernel, const std::vector<kernel::Binding>& sizes,
+                                            Held held) {
   std::vector<std::string> missing;
   std::vector<std::int64_t> all;
   std::vector<kernel::Binding> bindings;
@@ -59,7 +61,7 @@ Result<std::vector<std::int64_t>> all_sizes(const kernel::Kernel& kernel, const 
   }
   // Specialising checks what the kernel requires of its sizes.
   if (auto fixed = kernel::specialise(kernel, bindings, {}); !fixed) return tl::unexpected(fixed.error());
-  if (auto fits = fits_memory(kernel, all); !fits) return tl::unexpected(fits.error());
+  if (auto fits = fits_memory(kernel, all, held); !fits) return tl::unexpected(fits.error());
   return all;
 }
 

@@ -13,13 +13,18 @@
 
 namespace pipethreader::driver {
 
+// What the host holds of a run's tensors, element by element as f64: all, or only inputs where some elements of the
+// outputs are enough.
+enum class Held : std::uint8_t { all, inputs };
+
 // A size for every dim: those fixed in the kernel, and `sizes` for the dynamic ones. Missing, unknown and contradicting
 // ones are errors that name the dim. What `require` demands is checked, and that the machine's memory holds the
 // tensors.
 [[nodiscard]] Result<std::vector<std::int64_t>> all_sizes(const kernel::Kernel& kernel,
-                                                          const std::vector<kernel::Binding>& sizes);
+                                                          const std::vector<kernel::Binding>& sizes,
+                                                          Held held = Held::all);
 
-// Outputs in the kernel's order of outputs; elements that nothing wrote are NaN.
+// Outputs in the kernel's order of outputs, whole or some elements; those that nothing wrote are NaN.
 using OutputValues = std::vector<std::vector<double>>;
 
 struct CpuRun {
@@ -46,6 +51,8 @@ class GpuRun {
   [[nodiscard]] Result<void> launch(const runtime::Gpu& gpu, const runtime::Stream& stream);
   [[nodiscard]] Result<void> poison();  // every byte of the outputs becomes 0xff
   [[nodiscard]] Result<OutputValues> outputs() const;
+  // Only the elements that `expected` has; what lies between is not copied from the card.
+  [[nodiscard]] Result<OutputValues> outputs_at(const oracle::Outputs& expected) const;
   [[nodiscard]] std::uint64_t address(kernel::TensorId tensor) const;
 
  private:
@@ -67,6 +74,7 @@ class GpuRun {
   Result<void> bind(const runtime::Gpu& gpu, const Variant& variant, const std::vector<double>& params, Launch& launch);
   Result<void> add_workspace(const runtime::Gpu& gpu, const program::Program& program,
                              const std::vector<double>& params);
+  [[nodiscard]] static Result<std::vector<double>> all_of(const Tensor& tensor);
   [[nodiscard]] const Tensor* named(const std::string& name) const;
 
   std::vector<Tensor> tensors_;    // by TensorId
@@ -78,8 +86,6 @@ class GpuRun {
 // The first card; an error says what is missing. `hopper`: its machine code can run there.
 [[nodiscard]] Result<runtime::Gpu> open_gpu(int ordinal = 0);
 
-// How much the oracle is asked to evaluate: small problems whole, large ones at sampled points of the parallel axes, so
-// that a check takes seconds.
 struct Check {
   oracle::Report report;
   std::int64_t sampled_points = 0;  // 0: everything was compared; else what lies outside the sample is not counted
@@ -91,6 +97,35 @@ struct Check {
   // One line, and one for the cause of wrong results; of right ones, for why they are so at these sizes only.
   [[nodiscard]] std::string format() const;
 };
+
+// What is right for one kernel and its inputs: evaluated once, for any number of outputs. Small problems are evaluated
+// whole, large ones at sampled points of the parallel axes, so that it takes seconds.
+class Expected {
+ public:
+  // `budget`: about how many scalar operations. The kernel and the inputs must outlive the result.
+  [[nodiscard]] static Result<Expected> evaluate(const kernel::Kernel& kernel, const oracle::Inputs& inputs,
+                                                 std::uint64_t seed, double budget = 6e8);
+
+  [[nodiscard]] const oracle::Outputs& outputs() const { return outputs_; }
+  // `values`: of the elements that outputs() has, as GpuRun::outputs_at gives them.
+  [[nodiscard]] Result<Check> check(const OutputValues& values);
+
+ private:
+  Expected(const kernel::Kernel& kernel, const oracle::Inputs& inputs, std::uint64_t seed, double budget)
+      : kernel_(&kernel), inputs_(&inputs), seed_(seed), budget_(budget) {}
+  const std::string& cause();
+
+  const kernel::Kernel* kernel_;
+  const oracle::Inputs* inputs_;
+  std::uint64_t seed_;
+  double budget_;
+  double operations_ = 0;
+  std::int64_t sampled_points_ = 0;
+  oracle::Outputs outputs_;
+  std::optional<std::string> cause_;  // once it was looked for; empty: none was found
+};
+
+// One check of whole outputs.
 [[nodiscard]] Result<Check> check(const kernel::Kernel& kernel, const oracle::Inputs& inputs,
                                   const OutputValues& outputs, std::uint64_t seed, double budget = 6e8);
 

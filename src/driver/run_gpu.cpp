@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 
 #include "driver/run.h"
 #include "runtime/host_array.h"
@@ -78,8 +79,11 @@ Result<GpuRun> GpuRun::prepare(const runtime::Gpu& gpu, const Plan& plan, const 
     auto buffer = gpu.allocate(std::max(least_bytes, runtime::packed_bytes(tensor.type, tensor.elements)));
     if (!buffer) return tl::unexpected(buffer.error());
     tensor.buffer = std::move(*buffer);
-    if (!tensor.output && tensor.elements > 0) {
-      if (auto done = tensor.buffer.upload(runtime::pack(tensor.type, inputs.tensors[t].values)); !done)
+    if (!tensor.output) {
+      const auto put = [&](std::span<const std::byte> bytes, std::size_t offset) {
+        return tensor.buffer.upload(bytes, offset);
+      };
+      if (auto done = runtime::pack_in_pieces(tensor.type, inputs.tensors[t].values, put); !done)
         return tl::unexpected(done.error());
     }
     run.tensors_.push_back(std::move(tensor));
@@ -211,15 +215,33 @@ Result<void> GpuRun::poison() {
   return {};
 }
 
+Result<std::vector<double>> GpuRun::all_of(const Tensor& tensor) {
+  std::vector<std::byte> bytes(runtime::packed_bytes(tensor.type, tensor.elements));
+  if (auto done = tensor.buffer.download(bytes); !done) return tl::unexpected(done.error());
+  return runtime::unpack(tensor.type, bytes, tensor.elements);
+}
+
 Result<OutputValues> GpuRun::outputs() const {
   OutputValues values;
   for (const Tensor& tensor : tensors_) {
     if (!tensor.output) continue;
-    std::vector<std::byte> bytes(runtime::packed_bytes(tensor.type, tensor.elements));
-    if (!bytes.empty()) {
-      if (auto done = tensor.buffer.download(bytes); !done) return tl::unexpected(done.error());
-    }
-    values.push_back(runtime::unpack(tensor.type, bytes, tensor.elements));
+    auto all = all_of(tensor);
+    if (!all) return tl::unexpected(all.error());
+    values.push_back(std::move(*all));
+  }
+  return values;
+}
+
+Result<OutputValues> GpuRun::outputs_at(const oracle::Outputs& expected) const {
+  OutputValues values;
+  for (const oracle::OutputTensor& wanted : expected.tensors) {
+    const Tensor& tensor = tensors_[static_cast<std::size_t>(wanted.tensor.index)];
+    const auto get = [&](std::span<std::byte> bytes, std::size_t offset) {
+      return tensor.buffer.download(bytes, offset);
+    };
+    auto some = wanted.sample ? runtime::unpack_at(tensor.type, *wanted.sample, get) : all_of(tensor);
+    if (!some) return tl::unexpected(some.error());
+    values.push_back(std::move(*some));
   }
   return values;
 }

@@ -178,20 +178,18 @@ void Machine::commit(int target, const Write& write) {
 void Machine::write_tensor(const StatementNode& statement, const Points& points, const Lanes& lanes,
                            const Lanes* when) {
   const TensorNode& tensor = program_.tensors[position(statement.target)];
-  OutputTensor& output = outputs_.tensors[position(output_of_tensor_[position(statement.target)])];
+  const std::size_t output = position(output_of_tensor_[position(statement.target)]);
   const std::vector<std::int64_t> zeros(tensor.shape.size(), 0);
   bool shared = false;
   const std::int64_t* at = evaluator_.addresses(statement.indices, zeros.data(), tensor.shape.data(),
                                                 tensor.shape.size(), points, statement.span, tensor.name, &shared);
   if (at == nullptr) return;
   for (std::size_t i = 0; i < points.count; ++i) {
-    const std::size_t k = static_cast<std::size_t>(at[shared ? 0 : i]);
-    const Number number = stored(statement, tensor.type, {lanes.value(i), lanes.error(i)});
+    Number number = stored(statement, tensor.type, {lanes.value(i), lanes.error(i)});
     // Where the condition is within its error, the element may be written or not: nothing can be said about it.
     const bool unsure = when != nullptr && when->error(i) > 0;
-    output.data.values[k] = number.value;
-    output.bounds[k] = unsure ? kInfinity : number.error;
-    output.written[k] = 1;
+    if (unsure) number.error = kInfinity;
+    put(output, {at[shared ? 0 : i], number});
   }
 }
 

@@ -17,12 +17,11 @@ double excess(double actual, double expected, double bound) {
   return std::fabs(actual - expected) - bound;
 }
 
-std::vector<std::int64_t> index_of(std::size_t element, const std::vector<std::int64_t>& shape) {
+std::vector<std::int64_t> index_of(std::int64_t element, const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> index(shape.size());
-  std::int64_t rest = static_cast<std::int64_t>(element);
   for (std::size_t k = shape.size(); k-- > 0;) {
-    index[k] = rest % shape[k];
-    rest /= shape[k];
+    index[k] = element % shape[k];
+    element /= shape[k];
   }
   return index;
 }
@@ -41,9 +40,9 @@ void compare_tensor(const OutputTensor& expected, const std::vector<double>& act
       ++report.unbounded;
       continue;
     }
-    const double over = excess(actual[i], expected.data.values[i], bound);
-    const double difference = std::fabs(actual[i] - expected.data.values[i]);
-    if (std::isnan(actual[i]) && std::isnan(expected.data.values[i])) ++report.undefined;
+    const double over = excess(actual[i], expected.values[i], bound);
+    const double difference = std::fabs(actual[i] - expected.values[i]);
+    if (std::isnan(actual[i]) && std::isnan(expected.values[i])) ++report.undefined;
     if (bound > 0 && std::isfinite(difference))
       report.largest_share = std::max(report.largest_share, difference / bound);
     if (over <= 0) continue;
@@ -51,7 +50,8 @@ void compare_tensor(const OutputTensor& expected, const std::vector<double>& act
     const double relative = over == kUnknown ? kUnknown : over / (bound + std::numeric_limits<double>::min());
     if (report.worst && relative <= worst) continue;
     worst = relative;
-    report.worst = Mismatch{expected.name, index_of(i, expected.data.shape), actual[i], expected.data.values[i], bound};
+    report.worst =
+        Mismatch{expected.name, index_of(expected.element(i), expected.shape), actual[i], expected.values[i], bound};
   }
 }
 
@@ -102,10 +102,11 @@ Result<Report> compare(const Outputs& expected, const std::vector<std::vector<do
   Report report;
   double worst = 0;
   for (std::size_t t = 0; t < actual.size(); ++t) {
-    if (actual[t].size() != expected.tensors[t].data.values.size())
-      return fail("output '{}' has {} elements, found {}", expected.tensors[t].name,
-                  expected.tensors[t].data.values.size(), actual[t].size());
-    compare_tensor(expected.tensors[t], actual[t], nullptr, report, worst);
+    const OutputTensor& tensor = expected.tensors[t];
+    if (actual[t].size() != tensor.values.size())
+      return fail("output '{}' {} {} elements, found {}", tensor.name, tensor.sample ? "is known at" : "has",
+                  tensor.values.size(), actual[t].size());
+    compare_tensor(tensor, actual[t], nullptr, report, worst);
   }
   return report;
 }
@@ -127,7 +128,7 @@ Result<void> check_partition_independence(const kernel::Kernel& kernel, const In
         const OutputTensor& b = results[i].tensors[t];
         if (a.written != b.written)
           return fail("{} writes other elements of '{}' than {}", all[i].name, a.name, all[j].name);
-        compare_tensor(a, b.data.values, &b.bounds, report, worst);
+        compare_tensor(a, b.values, &b.bounds, report, worst);
       }
       if (!report.ok())
         return fail("the result of kernel '{}' depends on how its loops are cut into tiles: {} against {}: {}",

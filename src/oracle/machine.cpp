@@ -7,10 +7,12 @@ namespace {
 
 std::size_t position(int index) { return static_cast<std::size_t>(index); }
 
+bool is_part(std::int64_t total, const Sample& sample) { return sample.points > 0 && sample.points < total; }
+
 // The numbers of the points to evaluate, in increasing order.
 std::vector<std::int64_t> sampled(std::int64_t total, const Sample& sample) {
   std::vector<std::int64_t> points;
-  if (sample.points > 0 && sample.points < total) {
+  if (is_part(total, sample)) {
     Random random(sample.seed);
     points = {0, total - 1};
     while (static_cast<std::int64_t>(points.size()) < sample.points) points.push_back(random.between(0, total - 1));
@@ -31,13 +33,45 @@ Machine::Machine(const Program& program, const Inputs& inputs, const Partition& 
     const TensorNode& tensor = program.tensors[t];
     if (!tensor.output) continue;
     output_of_tensor_[t] = static_cast<int>(outputs_.tensors.size());
-    OutputTensor output{kernel::TensorId(t), tensor.name, tensor.type, {tensor.shape, {}}, {}, {}};
+    outputs_.tensors.push_back({kernel::TensorId(t), tensor.name, tensor.type, tensor.shape, {}, {}, {}, {}});
+  }
+}
+
+// For every element of the outputs.
+void Machine::make_room() {
+  for (OutputTensor& output : outputs_.tensors) {
     std::size_t size = 1;
-    for (const std::int64_t extent : tensor.shape) size *= static_cast<std::size_t>(extent);
-    output.data.values.assign(size, 0);
+    for (const std::int64_t extent : output.shape) size *= static_cast<std::size_t>(extent);
+    output.values.assign(size, 0);
     output.bounds.assign(size, 0);
     output.written.assign(size, 0);
-    outputs_.tensors.push_back(std::move(output));
+  }
+}
+
+void Machine::put(std::size_t output, const Element& element) {
+  if (!samples_.empty()) return samples_[output].push_back(element);
+  OutputTensor& tensor = outputs_.tensors[output];
+  const auto at = static_cast<std::size_t>(element.at);
+  tensor.values[at] = element.number.value;
+  tensor.bounds[at] = element.number.error;
+  tensor.written[at] = 1;
+}
+
+// The elements that were written, as the last store left them.
+void Machine::keep_sample() {
+  for (std::size_t t = 0; t < samples_.size(); ++t) {
+    std::vector<Element>& elements = samples_[t];
+    std::ranges::stable_sort(elements, {}, &Element::at);
+    OutputTensor& output = outputs_.tensors[t];
+    output.sample.emplace();
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      if (i + 1 < elements.size() && elements[i + 1].at == elements[i].at) continue;
+      output.sample->push_back(elements[i].at);
+      output.values.push_back(elements[i].number.value);
+      output.bounds.push_back(elements[i].number.error);
+    }
+    output.written.assign(output.values.size(), 1);
+    elements = {};
   }
 }
 
@@ -53,10 +87,16 @@ Result<Outputs> Machine::run(const Sample& sample) {
   }
   const std::size_t block =
       static_cast<std::size_t>(std::clamp<std::int64_t>((std::int64_t{1} << 16) / largest, 1, 256));
+  if (is_part(total, sample)) {
+    samples_.resize(outputs_.tensors.size());
+  } else {
+    make_room();
+  }
   const std::vector<std::int64_t> points = sampled(total, sample);
   for (std::size_t first = 0; first < points.size() && !evaluator_.error(); first += block)
     run_block(std::span(points).subspan(first, std::min(block, points.size() - first)));
   if (evaluator_.error()) return tl::unexpected(*evaluator_.error());
+  keep_sample();
   return std::move(outputs_);
 }
 

@@ -14,10 +14,13 @@ namespace pipethreader::oracle {
 class Machine {
  public:
   Machine(const Program& program, const Inputs& inputs, const Partition& partition);
+  // Consumes the machine.
   Result<Outputs> run(const Sample& sample);
   void perturb(std::uint64_t seed) { evaluator_.perturb(seed); }
 
  private:
+  void make_room();
+  void keep_sample();
   void run_block(std::span<const std::int64_t> numbers);
   void run_body(const std::vector<int>& statements);
   void run_statement(const StatementNode& statement);
@@ -50,11 +53,18 @@ class Machine {
   void commit(int target, const Write& write);
   void write_tensor(const StatementNode& statement, const Points& points, const Lanes& lanes, const Lanes* when);
   Number stored(const StatementNode& statement, ScalarType type, Number number) const;
+  // What a sample wrote, in that order, until its elements are known.
+  struct Element {
+    std::int64_t at;
+    Number number;
+  };
+  void put(std::size_t output, const Element& element);
 
   const Program& program_;
   const Partition& partition_;
   Evaluator evaluator_;
   Outputs outputs_;
+  std::vector<std::vector<Element>> samples_;  // by output; empty: all elements have room in `outputs_`
   std::vector<int> output_of_tensor_;
   std::size_t block_points_ = 1;
   std::vector<std::vector<double>> block_columns_;  // by position in program_.parallel, then the point's number

@@ -41,13 +41,20 @@ struct Inputs {
   std::vector<double> scalars;      // by ScalarId
 };
 
+// The values of all elements, row-major, or of the elements that a sample wrote.
 struct OutputTensor {
   kernel::TensorId tensor;
   std::string name;
   ScalarType type = ScalarType::f32;
-  TensorData data;
-  std::vector<double> bounds;         // per element; infinite: nothing can be said
-  std::vector<std::uint8_t> written;  // per element: 0 where no store went
+  std::vector<std::int64_t> shape;
+  std::optional<std::vector<std::int64_t>> sample;  // which elements there are, ascending; none: all
+  std::vector<double> values;
+  std::vector<double> bounds;         // infinite: nothing can be said
+  std::vector<std::uint8_t> written;  // 0 where no store went; of a sample: 1
+
+  [[nodiscard]] std::int64_t element(std::size_t place) const {
+    return sample ? (*sample)[place] : static_cast<std::int64_t>(place);
+  }
 };
 
 struct Outputs {
@@ -79,7 +86,7 @@ struct Partition {
 };
 
 // Which points of the parallel axes to evaluate: all, or `points` of them (the first, the last, and random ones). For
-// problems that are too large to judge whole; what is not evaluated counts as not written.
+// problems that are too large to judge whole: time and memory are those of the points, however large the outputs are.
 struct Sample {
   std::int64_t points = 0;  // 0: all
   std::uint64_t seed = 0;
@@ -136,7 +143,8 @@ struct Report {
   [[nodiscard]] std::string format() const;  // one line
 };
 
-// `actual` holds one array per output tensor, in the order of outputs.tensors, with values of the tensor's type.
+// `actual` holds one array per output tensor, in the order of expected.tensors: of the elements that are expected, and
+// no others, values of the tensor's type.
 [[nodiscard]] Result<Report> compare(const Outputs& expected, const std::vector<std::vector<double>>& actual);
 
 // --- independence of the partition -----------------------------------------------------------------------------------

@@ -132,6 +132,29 @@ TEST_F(KernelsOnGpu, TheRestOfTheLibrary) {
   for (const auto& [file, sizes] : all) expect_right(compiled(file, "", sizes), {}, 21);
 }
 
+TEST_F(KernelsOnGpu, GivesTheElementsOfASample) {
+  const Compiled matmul = compiled("matmul.stask", "matmul", {{"M", 1000}, {"N", 2000}, {"K", 64}});
+  const auto inputs = oracle::random_inputs(matmul.kernel, *all_sizes(matmul.kernel, {}), 7);
+  auto run = GpuRun::prepare(gpu_, matmul.plan, matmul.kernel, *inputs);
+  ASSERT_TRUE(run) << run.error().format();
+  ASSERT_TRUE(run->launch(gpu_, runtime::Stream()));
+  ASSERT_TRUE(gpu_.synchronize());
+  const auto whole = run->outputs();
+  ASSERT_TRUE(whole) << whole.error().format();
+  auto expected = Expected::evaluate(matmul.kernel, *inputs, 7, 1e5);
+  ASSERT_TRUE(expected) << expected.error().format();
+  const auto some = run->outputs_at(expected->outputs());
+  ASSERT_TRUE(some) << some.error().format();
+  const oracle::OutputTensor& out = expected->outputs().tensors[0];
+  ASSERT_TRUE(out.sample);
+  for (std::size_t i = 0; i < out.sample->size(); ++i)
+    ASSERT_EQ((*some)[0][i], (*whole)[0][static_cast<std::size_t>(out.element(i))]);
+  EXPECT_TRUE(expected->check(*some)->report.ok());
+  const auto all = Expected::evaluate(matmul.kernel, *inputs, 7, 1e12);
+  ASSERT_TRUE(all) << all.error().format();
+  EXPECT_EQ(*run->outputs_at(all->outputs()), *whole);
+}
+
 // Blocks that fill the card and share execution units: memory is slow to answer, and warps of a group come apart.
 TEST_F(KernelsOnGpu, SchedulesUnderLoad) {
   struct Case {

@@ -57,7 +57,7 @@ TEST(RandomKernels, AreWhatTheyAreMeantToBe) {
     for (const oracle::OutputTensor& tensor : outputs->tensors)
       for (std::size_t i = 0; i < tensor.bounds.size(); ++i) {
         if (tensor.written[i] == 0) continue;
-        const double value = tensor.data.values[i];
+        const double value = tensor.values[i];
         ASSERT_TRUE(std::isfinite(value)) << "seed " << seed << ", '" << tensor.name << "'\n" << c->random.text;
         ++elements;
         unbounded += std::isinf(tensor.bounds[i]) ? 1 : 0;
@@ -107,7 +107,7 @@ TEST(RandomKernels, KeepTheirBoundsWhateverTheRoundings) {
       const auto run = oracle::evaluate_perturbed(c->kernel, c->inputs, programs[p], seed + 1000 * p);
       ASSERT_TRUE(run) << run.error().format();
       std::vector<std::vector<double>> actual;
-      for (const oracle::OutputTensor& tensor : run->tensors) actual.push_back(tensor.data.values);
+      for (const oracle::OutputTensor& tensor : run->tensors) actual.push_back(tensor.values);
       const auto report = oracle::compare(*expected, actual);
       ASSERT_TRUE(report) << report.error().format();
       EXPECT_TRUE(report->ok()) << "seed " << seed << ", program " << p << ": " << report->format() << "\n"

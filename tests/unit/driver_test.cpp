@@ -297,7 +297,7 @@ TEST(Check, FindsAWrongElementAndSamplesLargeProblems) {
   const auto inputs = oracle::random_inputs(*fixed, *all_sizes(*fixed, {}), 3);
   const auto exact = oracle::evaluate(*fixed, *inputs, oracle::Partition::whole());
   ASSERT_TRUE(exact);
-  OutputValues outputs = {exact->tensors[0].data.values};
+  OutputValues outputs = {exact->tensors[0].values};
   EXPECT_TRUE(check(*fixed, *inputs, outputs, 1)->report.ok());
   const auto sampled = check(*fixed, *inputs, outputs, 1, 1000);
   EXPECT_GT(sampled->sampled_points, 0);
@@ -307,6 +307,58 @@ TEST(Check, FindsAWrongElementAndSamplesLargeProblems) {
   EXPECT_THAT(sampled->format(), Not(HasSubstr("not written")));
   outputs[0][40] += 1;
   EXPECT_EQ(check(*fixed, *inputs, outputs, 1)->report.wrong, 1);
+}
+
+kernel::Kernel outer() {
+  return *kernel::check(kernel::parse("kernel outer(A: f16[M], B: f16[N]) -> (O: f16[M,N]) {\n  parallel i: M, j: N;\n"
+                                      "  O[i,j] = f16(f32(A[i]) * B[j]);\n}\n",
+                                      "")
+                            ->front());
+}
+
+TEST(Expected, IsOfAnyNumberOfOutputs) {
+  const kernel::Kernel kernel = outer();
+  const auto inputs = oracle::random_inputs(kernel, {300000, 300000}, 3);  // 9e10 elements
+  auto expected = Expected::evaluate(kernel, *inputs, 1, 1e4);
+  ASSERT_TRUE(expected) << expected.error().format();
+  const oracle::OutputTensor& out = expected->outputs().tensors[0];
+  ASSERT_TRUE(out.sample);
+  OutputValues values;
+  for (auto& some = values.emplace_back(); const std::int64_t at : *out.sample) {
+    const auto a = inputs->tensors[0].values[static_cast<std::size_t>(at / 300000)];
+    const auto b = inputs->tensors[1].values[static_cast<std::size_t>(at % 300000)];
+    some.push_back(round_to(ScalarType::f16, a * b));
+  }
+  for (const double off : {0.0, 0.5, 0.0}) {
+    values[0].back() += off;
+    const auto checked = expected->check(values);
+    ASSERT_TRUE(checked) << checked.error().format();
+    EXPECT_EQ(checked->report.compared, static_cast<std::int64_t>(values[0].size()));
+    EXPECT_EQ(checked->report.wrong, off == 0 ? 0 : 1);
+    EXPECT_EQ(checked->cause_unknown, off != 0);
+    EXPECT_GT(checked->sampled_points, 0);
+    values[0].back() -= off;
+  }
+}
+
+TEST(Expected, DependenceOnTilesIsSaidEachTime) {
+  const auto kernel = kernel::check(kernel::parse("kernel halving(A: f32[N]) -> (S: f32[]) {\n  carry s = 0;\n"
+                                                  "  for j: N { s = s * 0.5 + sum[j] A[j]; }\n  S[] = s;\n}\n",
+                                                  "")
+                                        ->front());
+  ASSERT_TRUE(kernel) << kernel.error().format();
+  const auto inputs = oracle::random_inputs(*kernel, {40}, 3);
+  auto expected = Expected::evaluate(*kernel, *inputs, 1);
+  ASSERT_TRUE(expected) << expected.error().format();
+  const OutputValues right = {expected->outputs().tensors[0].values};
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(expected->check(right)->cause, HasSubstr("depends on how its loops are cut"));
+  EXPECT_THAT(expected->check({{77}})->format(), HasSubstr("cause "));
+}
+
+TEST(Sizes, OutputsThatAreNotHeldMayBeLargerThanTheMemory) {
+  const std::vector<kernel::Binding> sizes = {{"M", 4e6}, {"N", 4e6}};
+  EXPECT_THAT(all_sizes(outer(), sizes).error().format(), HasSubstr("the tensors of 'outer' at these sizes take"));
+  EXPECT_TRUE(all_sizes(outer(), sizes, Held::inputs));
 }
 
 TEST(Work, CountsTheOperationsOfAProduct) {

@@ -63,7 +63,7 @@ Inputs random(const kernel::Kernel& kernel, const std::vector<std::int64_t>& siz
 }
 
 const std::vector<double>& values(const Outputs& outputs, std::size_t tensor = 0) {
-  return outputs.tensors[tensor].data.values;
+  return outputs.tensors[tensor].values;
 }
 
 const std::vector<double>& bounds(const Outputs& outputs, std::size_t tensor = 0) {
@@ -421,20 +421,97 @@ TEST(Oracle, SeveralLoopsAndValuesFromBefore) {
   }
 }
 
-TEST(Oracle, SampledPointsEqualTheWhole) {
+// --- samples ---------------------------------------------------------------------------------------------------------
+
+Outputs sample(const kernel::Kernel& kernel, const Inputs& inputs, const Sample& which) {
+  auto outputs = evaluate(kernel, inputs, Partition::fixed(4), which);
+  if (!outputs) {
+    ADD_FAILURE() << outputs.error().format();
+    return {{OutputTensor{}}};
+  }
+  return *outputs;
+}
+
+// The elements of a sample are those of the whole, bounds included; gives how many there are.
+std::size_t expect_part_of_whole(const std::string& text, const std::vector<std::int64_t>& sizes, std::int64_t points) {
+  const auto kernel = kernel_of(text);
+  const Inputs inputs = random(kernel, sizes);
+  const Outputs whole = run(kernel, inputs, Partition::fixed(4));
+  const Outputs some = sample(kernel, inputs, {.points = points, .seed = 3});
+  std::size_t count = 0;
+  for (std::size_t t = 0; t < whole.tensors.size(); ++t) {
+    const OutputTensor& all = whole.tensors[t];
+    const OutputTensor& part = some.tensors[t];
+    EXPECT_FALSE(all.sample);
+    EXPECT_EQ(part.shape, all.shape);
+    if (!part.sample) {
+      ADD_FAILURE() << part.name << " is whole";
+      return 0;
+    }
+    EXPECT_TRUE(std::is_sorted(part.sample->begin(), part.sample->end(), std::less_equal<>()));
+    EXPECT_EQ(part.values.size(), part.sample->size());
+    EXPECT_EQ(part.bounds.size(), part.sample->size());
+    EXPECT_EQ(part.written, std::vector<std::uint8_t>(part.sample->size(), 1));
+    for (std::size_t i = 0; i < part.sample->size(); ++i) {
+      const auto at = static_cast<std::size_t>(part.element(i));
+      EXPECT_EQ(all.written[at], 1);
+      EXPECT_EQ(part.values[i], all.values[at]);
+      EXPECT_EQ(part.bounds[i], all.bounds[at]);
+    }
+    count += part.sample->size();
+  }
+  return count;
+}
+
+TEST(Sample, IsAPartOfTheWhole) {
+  const std::size_t points = expect_part_of_whole(kMatmul, {20, 16, 30}, 25);
+  EXPECT_GT(points, 15U);
+  EXPECT_LE(points, 25U);
+  EXPECT_EQ(expect_part_of_whole(kFlashAttention, {1, 4, 9, 8, 2, 6}, 2), 16U);  // rows of 8
+}
+
+TEST(Sample, HasTheElementsThatWereStored) {
+  EXPECT_EQ(expect_part_of_whole(R"(
+    kernel k(A: f32[M,N]) -> (B: f32[N,M], C: f32[M]) {
+      parallel i: M;
+      for j: N { B[j,i] = 2 * A[i,j] when j != 1; }
+      C[i] = sum[j: N] A[i,j] when i == 0;
+    })",
+                                 {40, 7}, 2),
+            2U * 6 + 1);
+}
+
+TEST(Sample, OfAllPointsIsTheWhole) {
   const auto kernel = kernel_of(kMatmul);
-  const Inputs inputs = random(kernel, {20, 16, 30});
-  const Outputs all = run(kernel, inputs);
-  const auto some = evaluate(kernel, inputs, Partition::whole(), {.points = 25, .seed = 3});
-  ASSERT_TRUE(some);
-  const auto& written = some->tensors[0].written;
-  const auto count = std::count(written.begin(), written.end(), 1);
-  EXPECT_GT(count, 15);
-  EXPECT_LE(count, 25);
-  EXPECT_EQ(written.front(), 1);
-  EXPECT_EQ(written.back(), 1);
-  EXPECT_EQ(report(*some, values(all)).compared, count);
-  EXPECT_TRUE(report(*some, values(all)).ok());
+  const Inputs inputs = random(kernel, {3, 2, 4});
+  EXPECT_FALSE(sample(kernel, inputs, {.points = 12}).tensors[0].sample);
+}
+
+TEST(Sample, CostsWhatItsPointsCost) {
+  const auto kernel = kernel_of(R"(
+    kernel outer(A: f16[M], B: f16[N]) -> (O: f16[M,N,D]) {
+      parallel i: M, j: N;
+      inner d: D;
+      O[i,j,d] = f16(f32(A[i]) * B[j] + d);
+    })");
+  const std::int64_t M = 100000, N = 100000, D = 4;
+  const Inputs inputs = random(kernel, {M, N, D});  // 4e10 elements: more than there is memory for
+  const Outputs some = sample(kernel, inputs, {.points = 1000, .seed = 3});
+  const OutputTensor& out = some.tensors[0];
+  ASSERT_TRUE(out.sample);
+  EXPECT_EQ(out.sample->size(), 1000U * 4);
+  EXPECT_LE(out.values.capacity() + out.bounds.capacity() + out.written.capacity(), 3U * 8192);
+  EXPECT_EQ(out.sample->front(), 0);
+  EXPECT_EQ(out.sample->back(), M * N * D - 1);
+  std::vector<double> actual = out.values;
+  EXPECT_TRUE(report(some, actual).ok());
+  actual.back() += 1;
+  const Report wrong = report(some, actual);
+  EXPECT_EQ(wrong.compared, 4000);
+  EXPECT_EQ(wrong.unwritten, 0);
+  EXPECT_EQ(wrong.wrong, 1);
+  ASSERT_TRUE(wrong.worst);
+  EXPECT_THAT(wrong.worst->index, ElementsAre(M - 1, N - 1, D - 1));
 }
 
 // --- faults ----------------------------------------------------------------------------------------------------------
@@ -553,7 +630,8 @@ TEST(PartitionIndependence, FindsAWrongCombine) {
 Outputs expected_row(std::vector<double> expected, std::vector<double> bound) {
   OutputTensor tensor;
   tensor.name = "O";
-  tensor.data = row(std::move(expected));
+  tensor.shape = {static_cast<std::int64_t>(expected.size())};
+  tensor.values = std::move(expected);
   tensor.written.assign(bound.size(), 1);
   tensor.bounds = std::move(bound);
   return {{tensor}};
@@ -595,6 +673,13 @@ TEST(Compare, ShapesMustFit) {
   const Outputs expected = expected_row({1, 2}, {0, 0});
   EXPECT_THAT(compare(expected, {{1}}).error().format(), HasSubstr("output 'O' has 2 elements, found 1"));
   EXPECT_THAT(compare(expected, {}).error().format(), HasSubstr("expected 1 outputs, found 0"));
+  Outputs some = expected;
+  some.tensors[0].shape = {50};
+  some.tensors[0].sample = {7, 40};
+  EXPECT_TRUE(compare(some, {{1, 2}})->ok());
+  EXPECT_THAT(compare(some, {{1, 3}})->worst->index, ElementsAre(40));
+  EXPECT_THAT(compare(some, {std::vector<double>(50)}).error().format(),
+              HasSubstr("output 'O' is known at 2 elements, found 50"));
 }
 
 // --- random inputs ---------------------------------------------------------------------------------------------------
