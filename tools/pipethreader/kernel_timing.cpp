@@ -50,16 +50,16 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-Result<driver::Check> check_once(const runtime::Gpu& gpu, driver::GpuRun& run, const kernel::Kernel& kernel,
-                                 const oracle::Inputs& inputs, const std::string& schedule) {
+Result<driver::Check> check_once(const runtime::Gpu& gpu, driver::GpuRun& run, driver::Expected& expected,
+                                 const std::string& schedule) {
   Watchdog watchdog;
   watchdog.begin(schedule);
   if (auto done = run.launch(gpu, runtime::Stream()); !done) return tl::unexpected(done.error());
   if (auto done = gpu.synchronize(); !done) return tl::unexpected(done.error());
   watchdog.begin("");
-  const auto outputs = run.outputs();
+  const auto outputs = run.outputs_at(expected.outputs());
   if (!outputs) return tl::unexpected(outputs.error());
-  return driver::check(kernel, inputs, *outputs, 1, check_budget);
+  return expected.check(*outputs);
 }
 
 // The product that cuBLAS is given, and the library.
@@ -122,14 +122,16 @@ Result<KernelTiming> time_kernel(const runtime::Gpu& gpu, const driver::CompileR
   if (!compiled) return tl::unexpected(compiled.error());
   warn(compiled->warnings);
   const kernel::Kernel& kernel = compiled->kernel;
-  const auto all = driver::all_sizes(kernel, sizes);
+  const auto all = driver::all_sizes(kernel, sizes, driver::Held::inputs);
   if (!all) return tl::unexpected(all.error());
   const auto inputs = oracle::random_inputs(kernel, *all, 1);
   if (!inputs) return tl::unexpected(inputs.error());
   auto run = driver::GpuRun::prepare(gpu, compiled->plan, kernel, *inputs);
   if (!run) return tl::unexpected(run.error());
   if (!run->has_work()) return fail("there is no work at these sizes");
-  auto checked = check_once(gpu, *run, kernel, *inputs, describe(compiled->plan.choices));
+  auto expected = driver::Expected::evaluate(kernel, *inputs, 1, check_budget);
+  if (!expected) return tl::unexpected(expected.error());
+  auto checked = check_once(gpu, *run, *expected, describe(compiled->plan.choices));
   if (!checked) return tl::unexpected(checked.error());
 
   KernelTiming timing;

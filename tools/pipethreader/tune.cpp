@@ -16,7 +16,7 @@ namespace pipethreader::tool {
 
 namespace {
 
-constexpr double check_budget = 2e7;  // scalar operations of the oracle, for each candidate
+constexpr double check_budget = 2e7;  // scalar operations of the oracle
 
 struct Options {
   KernelOptions kernel;
@@ -37,6 +37,7 @@ std::vector<driver::Candidate> drawn(std::vector<driver::Candidate> all, const O
   return all;
 }
 
+// All before any is timed: a host that compiles launches late, and single launches are timed.
 std::vector<Result<driver::Compiled>> compile_all(const driver::CompileRequest& request,
                                                   const std::vector<driver::Candidate>& candidates,
                                                   const driver::Environment& environment) {
@@ -62,16 +63,19 @@ std::vector<Result<driver::Compiled>> compile_all(const driver::CompileRequest& 
 
 class Tuning {
  public:
-  Tuning(const runtime::Gpu& gpu, const oracle::Inputs& inputs) : gpu_(gpu), inputs_(inputs) {}
+  Tuning(const runtime::Gpu& gpu, const oracle::Inputs& inputs, driver::Expected& expected)
+      : gpu_(gpu), inputs_(inputs), expected_(expected) {}
 
-  // Milliseconds; checked before it is timed.
+  // Milliseconds of a launch; an error where what it computes is wrong.
   Result<double> time(const driver::Compiled& compiled) {
     if (auto done = load(compiled); !done) return tl::unexpected(done.error());
     if (!run_->has_work()) return fail("there is no work at these sizes");
     watchdog_.begin(describe(compiled.plan.choices));
-    auto timed = launch(compiled);
+    const auto timing = gpu_.measure({}, [&](const runtime::Stream& stream) { return run_->launch(gpu_, stream); });
     watchdog_.begin("");
-    return timed;
+    if (!timing) return tl::unexpected(timing.error());
+    if (auto right = check(); !right) return tl::unexpected(right.error());
+    return timing->median_ms;
   }
 
  private:
@@ -83,19 +87,18 @@ class Tuning {
     return {};
   }
 
-  Result<double> launch(const driver::Compiled& compiled) {
-    const auto timing = gpu_.measure({}, [&](const runtime::Stream& stream) { return run_->launch(gpu_, stream); });
-    if (!timing) return tl::unexpected(timing.error());
-    const auto outputs = run_->outputs();
+  Result<void> check() {
+    const auto outputs = run_->outputs_at(expected_.outputs());
     if (!outputs) return tl::unexpected(outputs.error());
-    const auto checked = driver::check(compiled.kernel, inputs_, *outputs, 1, check_budget);
+    const auto checked = expected_.check(*outputs);
     if (!checked) return tl::unexpected(checked.error());
     if (!checked->ok()) return fail("wrong results: {}", checked->format());
-    return timing->median_ms;
+    return {};
   }
 
   const runtime::Gpu& gpu_;
   const oracle::Inputs& inputs_;
+  driver::Expected& expected_;
   std::optional<driver::GpuRun> run_;
   Watchdog watchdog_;
 };
@@ -112,15 +115,17 @@ int run(const Options& options, const driver::Environment& environment) {
   const auto kernel = kernel::specialise(request->kernel, request->dims, request->options);
   if (!kernel) return report(kernel.error());
   sizes_once(options.kernel.dims, options.sizes);
-  const auto sizes = driver::all_sizes(*kernel, tool::sizes(options.sizes, "--size"));
+  const auto sizes = driver::all_sizes(*kernel, tool::sizes(options.sizes, "--size"), driver::Held::inputs);
   if (!sizes) return report(sizes.error());
   const auto inputs = oracle::random_inputs(*kernel, *sizes, 1);
   if (!inputs) return report(inputs.error());
+  auto expected = driver::Expected::evaluate(*kernel, *inputs, 1, check_budget);
+  if (!expected) return report(expected.error());
   auto all = driver::choices_for(*kernel, request->device, request->forced);
   if (!all) return report(all.error());
   const std::vector<driver::Candidate> candidates = drawn(std::move(*all), options);
   auto compiled = compile_all(*request, candidates, environment);
-  Tuning tuning(*gpu, *inputs);
+  Tuning tuning(*gpu, *inputs, *expected);
   std::optional<std::size_t> best;
   double best_ms = 0;
   std::vector<driver::Tried> tried;
