@@ -197,8 +197,18 @@ constexpr std::array kHelpers = {
            R"(// Keeps a sum where it is written: the compiler would sink it to its only use and hold its operands.
 )" DEVICE R"(void anchor(float& value) { asm volatile("" : "+f"(value)); }
 )"},
-    Helper{"any_bits", "", R"(template <class... Bits>
-)" DEVICE "unsigned any_bits(Bits... bits) { return (bits | ...); }\n"},
+    Helper{"any_bits", "",
+           R"(// Three at a time, so that few wait for one another: sums of bits would be made one by one.
+)" DEVICE R"(unsigned any_bits(unsigned a, unsigned b = 0, unsigned c = 0) {
+  unsigned any;
+  asm("lop3.b32 %0, %1, %2, %3, 0xfe;" : "=r"(any) : "r"(a), "r"(b), "r"(c));
+  return any;
+}
+template <class... Bits>
+)" DEVICE R"(unsigned any_bits(unsigned a, unsigned b, unsigned c, unsigned d, Bits... more) {
+  return any_bits(d, more..., any_bits(a, b, c));
+}
+)"},
     Helper{
         "move_operand", "",
         R"(// A move that is not folded into its source: the target is an operand of the tensor core.

@@ -178,6 +178,7 @@ class Lowerer {
   void split(ExprId outside, Block careful, Block plain, Block& block);
   void write_masked(ValueId value, ExprId expr, Block& block);
   void after_write(ValueId value, Block& block);
+  std::set<program::FragmentId> given_to_others(const Block& block, std::size_t first) const;
   void pass_over_empty_tiles(const schedule::LoopTree& loop, Block& block, std::size_t first);
   static void join_splits(Block& block, std::size_t first);
 

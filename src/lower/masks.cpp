@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lower/lowerer.h"
+#include "program/walk.h"
 #include "task/products.h"
 #include "task/rewrite.h"
 
@@ -22,6 +23,10 @@ bool in_registers(const program::Instr& instr) {
   return std::holds_alternative<program::Map>(instr.op);
 }
 
+bool in_lane(const program::Instr& instr) {
+  return in_registers(instr) || std::holds_alternative<program::LoadShared>(instr.op);
+}
+
 // Whether the instruction writes these fragments and no others.
 bool writes_only(const program::Instr& instr, const std::set<program::FragmentId>& fragments) {
   const auto all = [&](const Block& block) {
@@ -33,6 +38,22 @@ bool writes_only(const program::Instr& instr, const std::set<program::FragmentId
   if (const auto* any = std::get_if<program::IfAny>(&instr.op)) return all(any->then);
   if (const auto* split = std::get_if<program::If>(&instr.op)) return all(split->then) && all(split->otherwise);
   return false;
+}
+
+// The fragments that an instruction and those it holds read.
+std::set<program::FragmentId> read_by(const program::Program& program, const Block& block) {
+  std::set<program::FragmentId> fragments;
+  program::for_each(block, [&](const program::Instr& instr, const program::Path&) {
+    program::for_each_expr(instr, [&](ExprId id) {
+      program::for_each_part(program, id, [&](const program::Expr& e) {
+        if (e.kind == program::Expr::Kind::fragment) fragments.insert(e.fragment);
+      });
+    });
+    if (const auto* store = std::get_if<program::StoreShared>(&instr.op)) fragments.insert(store->source);
+    if (const auto* store = std::get_if<program::StoreGlobal>(&instr.op)) fragments.insert(store->source);
+    if (const auto* move = std::get_if<program::Relayout>(&instr.op)) fragments.insert(move->source);
+  });
+  return fragments;
 }
 
 void append(Block& block, const Block& more) { block.insert(block.end(), more.begin(), more.end()); }
@@ -151,6 +172,23 @@ void Lowerer::write_masked(ValueId value, ExprId expr, Block& block) {
   split(mask->outside, {{program::Map{target, zeroed}, {}}}, plain, block);
 }
 
+// What all lanes hold alike and one of them may have to give to the others, and what that is made of: each lane
+// computes it in every tile.
+std::set<program::FragmentId> Lowerer::given_to_others(const Block& block, std::size_t first) const {
+  std::set<program::FragmentId> alike;
+  for (const auto& [value, id] : fragments_) {
+    if (domain_dim(assignment_[value].axes, partition_.split) < 0) alike.insert(id);
+  }
+  std::set<program::FragmentId> given;
+  for (std::size_t i = block.size(); i-- > first;) {
+    const bool moves = in_lane(block[i]) && !writes_only(block[i], given);
+    for (const program::FragmentId id : read_by(program_, {block[i]})) {
+      if (!moves && alike.contains(id)) given.insert(id);
+    }
+  }
+  return given;
+}
+
 // A lane whose rows have no point in a tile only keeps the rings going. Its carried values stay as they are.
 void Lowerer::pass_over_empty_tiles(const schedule::LoopTree& loop, Block& block, std::size_t first) {
   if (partition_.lanes == 1 || !options_.pass_over) return;
@@ -168,11 +206,7 @@ void Lowerer::pass_over_empty_tiles(const schedule::LoopTree& loop, Block& block
     const bool lasts = written && (kernel_[*written].carried || lives_before(*written, loop.statement));
     if (!written || (lasts && domain_dim(assignment_[*written].axes, partition_.split) < 0)) return;
   }
-  // What all lanes hold alike, one of them may have to give to the others: each computes it in every tile.
-  std::set<program::FragmentId> alike;
-  for (const auto& [value, id] : fragments_) {
-    if (domain_dim(assignment_[value].axes, partition_.split) < 0) alike.insert(id);
-  }
+  const std::set<program::FragmentId> always = given_to_others(block, first);
   Block result(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(first));
   Block run;
   bool open = false;  // products that nothing in the run has waited for
@@ -184,8 +218,7 @@ void Lowerer::pass_over_empty_tiles(const schedule::LoopTree& loop, Block& block
     const auto* wait = std::get_if<program::MmaWait>(&block[i].op);
     const bool product =
         std::holds_alternative<program::Mma>(block[i].op) || std::holds_alternative<program::MmaCommit>(block[i].op);
-    const bool in_lane = in_registers(block[i]) || std::holds_alternative<program::LoadShared>(block[i].op);
-    if (wait != nullptr || product || (in_lane && !writes_only(block[i], alike))) {
+    if (wait != nullptr || product || (in_lane(block[i]) && !writes_only(block[i], always))) {
       if (wait != nullptr && (wait->pending != 0 || wait->pin)) return;
       open = product || (open && wait == nullptr);
       run.push_back(block[i]);
