@@ -224,20 +224,22 @@ void Domain::require(ExprId condition, bool equations) {
     return require(e.args[1], equations);
   }
   if (equations) {
-    if (e.function == Function::eq) solve(e);
+    if (e.function == Function::eq && !solve(e.args[0], e.args[1])) solve(e.args[1], e.args[0]);
     return;
   }
   assume(condition, true);
-  // `require S > 0` makes S itself positive, beyond the fact.
-  if (e.function == Function::gt || e.function == Function::ge) {
-    const auto a = polynomial(e.args[0]);
-    const auto b = polynomial(e.args[1]);
-    if (a && b && obvious(*b - (e.function == Function::gt ? 0 : 1))) positive(*a);
+  // `require S > 0`, or 0 < S, makes S itself positive, beyond the fact.
+  const bool more = e.function == Function::gt || e.function == Function::ge;
+  if (more || e.function == Function::lt || e.function == Function::le) {
+    const bool strict = e.function == Function::gt || e.function == Function::lt;
+    const auto a = polynomial(e.args[more ? 0 : 1]);
+    const auto b = polynomial(e.args[more ? 1 : 0]);
+    if (a && b && obvious(*b - (strict ? 0 : 1))) positive(*a);
   }
 }
 
 // `H % G == 0` makes H = G * q; `S == T` makes S = T.
-void Domain::solve(const Expr& equation) {
+bool Domain::solve(ExprId side, ExprId other) {
   const auto lone = [](const Polynomial& p) -> std::optional<Variable> {
     const auto& terms = p.terms();
     if (terms.size() != 1 || terms.begin()->second != 1 || terms.begin()->first.size() != 1) return std::nullopt;
@@ -247,22 +249,24 @@ void Domain::solve(const Expr& equation) {
     const auto all = p.variables();
     return std::find(all.begin(), all.end(), v) != all.end();
   };
-  const Expr& left = (*k_)[equation.args[0]];
-  const auto right = polynomial(equation.args[1]);
-  if (!right) return;
+  const Expr& left = (*k_)[side];
+  const auto right = polynomial(other);
+  if (!right) return false;
   if (left.kind == Expr::Kind::call && left.function == Function::mod && right->constant() == 0) {
     const auto n = polynomial(left.args[0]);
     const auto d = polynomial(left.args[1]);
     const auto v = n ? lone(*n) : std::nullopt;
-    if (!v || !d || uses(*d, *v)) return;
+    if (!v || !d || uses(*d, *v)) return false;
     const Variable q = fresh();
     nonnegative_[static_cast<std::size_t>(q)] = true;
     solved_[*v] = *d * Polynomial::variable(q);
-    return;
+    return true;
   }
-  const auto p = polynomial(equation.args[0]);
+  const auto p = polynomial(side);
   const auto v = p ? lone(*p) : std::nullopt;
-  if (v && !uses(*right, *v)) solved_[*v] = *right;
+  if (!v || uses(*right, *v)) return false;
+  solved_[*v] = *right;
+  return true;
 }
 
 // --- telling points apart --------------------------------------------------------------------------------------

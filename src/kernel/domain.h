@@ -46,7 +46,7 @@ class Domain {
   Polynomial extremum(const Polynomial& a, const Polynomial& b, bool largest);
   Polynomial opaque(ExprId expr);
   void require(ExprId condition, bool equations);
-  void solve(const Expr& equation);
+  bool solve(ExprId side, ExprId other);  // whether it says what one variable is
   void fact(const Polynomial& nonnegative);
   void comparison(Function f, const Polynomial& a, const Polynomial& b, bool truth);
   void positive(const Polynomial& p);

@@ -164,6 +164,7 @@ TEST(Bounds, GroupedHeads) {
   const std::string tensors = "K: f16[G,T]) -> (O: f32[H,T]) {\n";
   const std::string store = "  parallel h: H, t: T;\n  O[h,t] = K[h/(H/G),t];";
   EXPECT_EQ(bounds(tensors, "  require H % G == 0;\n" + store), "");
+  EXPECT_EQ(bounds(tensors, "  require 0 == H % G;\n" + store), "");
   EXPECT_NE(bounds(tensors, "  require G > 0 && H >= G;\n" + store), "");
   EXPECT_EQ(bounds("K: f16[G,T]) -> (O: f32[G*R,T]) {\n", "  parallel h: G*R, t: T;\n  O[h,t] = K[h/R,t];"), "");
   EXPECT_EQ(bounds("K: f16[R,T]) -> (O: f32[G*R,T]) {\n", "  parallel h: G*R, t: T;\n  O[h,t] = K[h % R,t];"), "");
@@ -271,6 +272,7 @@ TEST(Bounds, StoresThatTellPointsApart) {
 }
 
 TEST(Bounds, RequirementsOfEquality) {
+  EXPECT_EQ(bounds("X: f16[T]) -> (Y: f32[S]) {\n", "  require T == S;\n  parallel i: S;\n  Y[i] = X[i];"), "");
   EXPECT_EQ(bounds("X: f16[T]) -> (Y: f32[S]) {\n", "  require S == T;\n  parallel i: S;\n  Y[i] = X[i];"), "");
   EXPECT_EQ(bounds("X: f16[T]) -> (Y: f32[S]) {\n", "  require T >= S;\n  parallel i: S;\n  Y[i] = X[i];"), "");
   EXPECT_EQ(bounds("X: f16[64]) -> (Y: f32[S]) {\n", "  require S <= 64;\n  parallel i: S;\n  Y[i] = X[i];"), "");
