@@ -274,13 +274,16 @@ class Costing {
     if (e.kind == Expr::Kind::value || e.kind == Expr::Kind::access) return sum;  // indices cost next to nothing
     if (axes_of(id).empty() && is_integer(e.type)) return sum;                    // uniform
     const bool sums = e.kind == Expr::Kind::call && (e.function == Function::add || e.function == Function::sub);
-    bool taken = false;
+    // Of two products the larger one.
+    std::optional<ExprId> part;
     for (const ExprId arg : e.args) {
       const Expr& a = kernel_[arg];
-      const bool product = a.kind == Expr::Kind::call && a.function == Function::mul && is_floating(a.type) && !taken;
-      taken = taken || (sums && product);
+      const bool product = a.kind == Expr::Kind::call && a.function == Function::mul && is_floating(a.type);
+      if (sums && product && (!part || elements(axes_of(arg)) > elements(axes_of(*part)))) part = arg;
+    }
+    for (const ExprId arg : e.args) {
       double below = 0;
-      sum += walk(arg, domain, sums && product, below);
+      sum += walk(arg, domain, part == arg, below);
       depth = std::max(depth, below);
     }
     const double count = elements(axes_of(id));
