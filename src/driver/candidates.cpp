@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "search/search.h"
+#include "task/canonical.h"
 #include "task/products.h"
 #include "task/split.h"
 
@@ -138,11 +139,12 @@ Choices with(int row, int column, int stream, int lanes, schedule::Overlap overl
 
 // How many parts a kernel's loop may be split into, where there are few tiles for many units.
 std::vector<int> splits_for(const kernel::Kernel& specialised, const device::Device& device) {
+  const kernel::Kernel kernel = task::canonical(specialised);
   constexpr std::int64_t side = 64;  // of a small tile
-  const std::set<kernel::AxisId> tiled = task::choose_tiled(specialised);
+  const std::set<kernel::AxisId> tiled = task::choose_tiled(kernel);
   std::int64_t tiles = 1;
-  for (const kernel::AxisId a : specialised.parallel) {
-    const auto extent = task::static_extent(specialised, a);
+  for (const kernel::AxisId a : kernel.parallel) {
+    const auto extent = task::static_extent(kernel, a);
     if (!extent) return {};
     tiles *= tiled.contains(a) ? (*extent + side - 1) / side : *extent;
   }

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "task/affine.h"
-#include "task/explicit_axes.h"
+#include "task/canonical.h"
 #include "task/products.h"
 #include "task/rewrite.h"
 #include "task/streaming.h"
@@ -485,8 +485,10 @@ bool Graph::has_products() const {
 
 Result<Graph> build(const Kernel& kernel, const Walk& walk, const Limits& limits) {
   if (auto done = check_types(kernel); !done) return tl::unexpected(done.error());
-  const Kernel whole = with_explicit_axes(kernel);
+  Kernel whole = canonical(kernel);
   const std::set<AxisId> tiled = choose_tiled(whole);
+  // Neighbours in the work differ in their tiles first: they share what does not depend on these.
+  std::stable_partition(whole.parallel.begin(), whole.parallel.end(), [&](AxisId a) { return !tiled.contains(a); });
   auto streamed = stream(whole, tiled, limits);
   if (streamed && !walk.axis.empty()) streamed = walked(std::move(*streamed), tiled, walk);
   if (!streamed) return tl::unexpected(streamed.error());
@@ -494,7 +496,7 @@ Result<Graph> build(const Kernel& kernel, const Walk& walk, const Limits& limits
 }
 
 std::vector<Graph> useful_walks(const Kernel& kernel) {
-  const Kernel whole = with_explicit_axes(kernel);
+  const Kernel whole = canonical(kernel);
   std::vector<Graph> useful;
   for (const Walk& walk : possible_walks(whole, choose_tiled(whole))) {
     auto graph = build(kernel, walk);

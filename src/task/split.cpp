@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "task/explicit_axes.h"
+#include "task/canonical.h"
 #include "task/graph.h"
 #include "task/products.h"
 #include "task/rewrite.h"
@@ -325,7 +325,7 @@ Result<Split> split(const Kernel& specialised, int parts) {
                    fmt::format("'{}' cannot be split: its dim '{}' is dynamic", specialised.name, dim.name),
                    fmt::format("fix it with --dim {}=...", dim.name));
   }
-  const Kernel whole = with_explicit_axes(specialised);
+  const Kernel whole = canonical(specialised);
   auto streamed = stream(whole, choose_tiled(whole), Limits{});
   if (!streamed) return tl::unexpected(streamed.error());
   return Splitter(std::move(*streamed), parts).run();

@@ -71,7 +71,7 @@ TEST(Split, WhatCannotBeSplitSaysWhy) {
       parallel m: 64, n: 64;
       t[m] = s[m] * 2;
       carry c[m,n] = 0;
-      for k: 1024 { c[m,n] += sum[k] A[m,k] * B[n,k]; }
+      for k: 1024 { c[m,n] += sum[k] f16(A[m,k] * t[m]) * B[n,k]; }
       C[m,n] = c[m,n] * t[m];
     })",
                       2),
