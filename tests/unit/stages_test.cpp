@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "driver/compiler.h"
 #include "driver/pipeline.h"
 #include "search/search.h"
@@ -50,6 +52,18 @@ TEST(Task, ProductsOverOneDomainShareALoopAndTheOperand) {
   int loops = 0;
   for (const task::Node& n : graph->root) loops += std::holds_alternative<task::LoopNode>(n.item) ? 1 : 0;
   EXPECT_EQ(loops, 1);
+}
+
+// Though there are more heads: what lies side by side in memory is copied in whole lines.
+TEST(Task, ContiguousAxesThatNearlyFillATileAreTiled) {
+  for (const double width : {64.0, 48.0}) {
+    const auto graph = task::build(
+        library("chunk_state", {{"B", 1}, {"C", 2}, {"H", 64}, {"G", 1}, {"L", 256}, {"P", width}, {"N", 128}}));
+    ASSERT_TRUE(graph) << graph.error().format();
+    std::set<std::string> tiled;
+    for (const kernel::AxisId a : graph->tiled) tiled.insert(graph->kernel[a].name);
+    EXPECT_EQ(tiled, (std::set<std::string>{"l", "n", "p"})) << width;
+  }
 }
 
 TEST(Task, PackedTypesAreAClearError) {
