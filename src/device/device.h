@@ -158,12 +158,13 @@ struct Iteration {
 
 // What a work item costs beside its lanes' time.
 struct WorkItem {
-  double direct_store_cycles = 0;    // results stored by threads: longer than through the copy engine
-  double staged_store_share = 0;     // results stored by the copy engine: of the cycles, what holds no lane
-  double hidden_share = 0;           // of what is not the limit: what still costs
-  double serial_factor = 0;          // time of several lanes none of which overlaps anything itself, uneven loops
-  double staying_blocks_factor = 0;  // time with several blocks on an execution unit that stay there
-  double uncoordinated_factor = 0;   // time with several blocks on an execution unit that nothing coordinates
+  double direct_store_cycles = 0;      // results stored by threads: longer than through the copy engine, by register
+  double staged_store_share = 0;       // results stored by the copy engine: of the cycles, what holds no lane
+  double hidden_share = 0;             // of what is not the limit: what still costs
+  double serial_factor = 0;            // time of two lanes that overlap nothing themselves; of more, where loops differ
+  double staying_blocks_factor = 0;    // time with several blocks on an execution unit that stay there: of the sum of
+  double staying_blocks_exponent = 0;  // what one takes alone and what the units are busy with all, both so raised
+  double uncoordinated_factor = 0;     // time with several blocks on an execution unit that nothing coordinates
 };
 
 struct Barriers {

@@ -274,6 +274,29 @@ class Ranking {
     return budget ? budget->consumer : device_.registers.per_thread_max;
   }
 
+  // Of 32 bits, by a thread in one work item.
+  int registers_stored(const partition::Assignment& assignment) const {
+    int count = 0;
+    for (const task::Task& t : graph_.tasks) {
+      if (t.kind != task::TaskKind::store || t.reads.empty()) continue;
+      const kernel::ValueId value = t.reads[0];
+      count += assignment[value].layout.registers() * bits(graph_.kernel[value].type) / 32;
+    }
+    return count;
+  }
+
+  // Cycles of one work item in each block of a unit, by what one alone takes and how long the units are busy with all.
+  double per_wave(const partition::Partition& cut, double alone, double busy) const {
+    const device::WorkItem& w = device_.work_item;
+    // Blocks that stay wait for each other the more, the nearer they are to what the units can do.
+    if (cut.has_products && cut.choice.blocks > 1 && cut.choice.order != Order::single)
+      return w.staying_blocks_factor *
+             std::pow(std::pow(alone, w.staying_blocks_exponent) + std::pow(busy, w.staying_blocks_exponent),
+                      1 / w.staying_blocks_exponent);
+    // What is not the limit still costs a little where it cannot hide.
+    return std::max(alone, busy) + w.hidden_share * std::min(alone, busy);
+  }
+
   // The largest of computing, L2 and device memory, in waves of blocks, plus the launch.
   void predict(Candidate& candidate, const partition::Partition& cut, const partition::Assignment& assignment,
                const schedule::Program& program) {
@@ -304,7 +327,7 @@ class Ranking {
         break;
     }
     if (cut.has_products && !candidate.schedule.staged_stores)
-      per_item += device_.work_item.direct_store_cycles * graph_.walk.length;
+      per_item += device_.work_item.direct_store_cycles * registers_stored(assignment) * graph_.walk.length;
     if (candidate.schedule.staged_stores) {  // the copy engine stores while the next tile is computed
       const simulate::TaskCosts costs = simulate::task_costs(graph_, cut, assignment, device_);
       for (std::size_t t = 0; t < graph_.tasks.size(); ++t) {
@@ -325,9 +348,7 @@ class Ranking {
     const double slots = units * together;
     const double waves = uneven_ ? std::max(1.0, items / slots) : std::ceil(items / slots);
     const double clock = device_.clock.burst_ghz * 1e3;  // cycles in a microsecond
-    // What is not the limit still costs a little where it cannot hide.
-    const double limit = std::max(per_item, busy * together);
-    double compute = waves * (limit + device_.work_item.hidden_share * std::min(per_item, busy * together)) / clock;
+    double compute = waves * per_wave(cut, per_item, busy * together) / clock;
     // Nothing ends before the longest work item.
     double longest = per_item;
     for (const simulate::LoopTime& loop : timeline.loops)
@@ -335,11 +356,10 @@ class Ranking {
     if (uneven_) compute = std::max(compute, longest / clock);
     compute += timeline.start_cycles / clock;
     // Blocks that share a unit by chance overlap worse than lanes that are scheduled.
-    if (cut.has_products && together > 1)
-      compute *= cut.choice.order == Order::single ? device_.work_item.uncoordinated_factor
-                                                   : device_.work_item.staying_blocks_factor;
-    if (uneven_ && cut.has_products && cut.all_lanes() > 1 && cut.choice.blocks == 1 && !program.changes_places &&
-        candidate.schedule.overlap == Overlap::serial)
+    if (cut.has_products && together > 1 && cut.choice.order == Order::single)
+      compute *= device_.work_item.uncoordinated_factor;
+    if (cut.has_products && (cut.all_lanes() == 2 || (uneven_ && cut.all_lanes() > 2)) && cut.choice.blocks == 1 &&
+        !program.changes_places && candidate.schedule.overlap == Overlap::serial)
       compute *= device_.work_item.serial_factor;
     const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
     double tensors = 0;

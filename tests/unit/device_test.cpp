@@ -47,8 +47,8 @@ TEST(Device, HoldsTheFactsOfTheFile) {
   ASSERT_EQ(h100.interference.size(), 1U);
   EXPECT_DOUBLE_EQ(h100.interference[0].cycles, 0.6);
   EXPECT_DOUBLE_EQ(h100.throughput.tensor_share, 0.97);
-  EXPECT_DOUBLE_EQ(h100.iteration.overlap_work_cycles, 130);
-  EXPECT_DOUBLE_EQ(h100.work_item.direct_store_cycles, 1000);
+  EXPECT_DOUBLE_EQ(h100.iteration.overlap_work_cycles, 97);
+  EXPECT_DOUBLE_EQ(h100.work_item.direct_store_cycles, 35);
   EXPECT_DOUBLE_EQ(h100.cluster.pays_above, 1.25);
   EXPECT_EQ(h100.assembler.mma_registers, 26);
   EXPECT_DOUBLE_EQ(h100.faults.spilled_bytes_as_time, 900);

@@ -146,6 +146,8 @@ int run(const Options& options, const driver::Environment& environment) {
     std::fflush(stdout);
     nlohmann::ordered_json row = {{"choices", text}, {"predicted_us", candidate.predicted_us}};
     row[ms ? "measured_us" : "rejected"] = ms ? nlohmann::ordered_json(*ms * 1000) : nlohmann::ordered_json(verdict);
+    const std::string fault = compiled[i] ? compiled[i]->plan.variants.front().fault : "";
+    if (!fault.empty()) row["fault"] = fault;
     rows.push_back(std::move(row));
     if (auto done = write(); !done) return report(done.error());  // kept however this ends
     tried.push_back({candidate.choices, candidate.predicted_us, candidate.bound, verdict});
