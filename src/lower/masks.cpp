@@ -40,20 +40,20 @@ bool writes_only(const program::Instr& instr, const std::set<program::FragmentId
   return false;
 }
 
-// The fragments that an instruction and those it holds read.
-std::set<program::FragmentId> read_by(const program::Program& program, const Block& block) {
-  std::set<program::FragmentId> fragments;
-  program::for_each(block, [&](const program::Instr& instr, const program::Path&) {
-    program::for_each_expr(instr, [&](ExprId id) {
-      program::for_each_part(program, id, [&](const program::Expr& e) {
-        if (e.kind == program::Expr::Kind::fragment) fragments.insert(e.fragment);
-      });
+// Calls read(fragment) for what an instruction and those it holds read.
+template <class Read>
+void for_each_read(const program::Program& program, const program::Instr& instr, const Read& read) {
+  program::for_each_expr(instr, [&](ExprId id) {
+    program::for_each_part(program, id, [&](const program::Expr& e) {
+      if (e.kind == program::Expr::Kind::fragment) read(e.fragment);
     });
-    if (const auto* store = std::get_if<program::StoreShared>(&instr.op)) fragments.insert(store->source);
-    if (const auto* store = std::get_if<program::StoreGlobal>(&instr.op)) fragments.insert(store->source);
-    if (const auto* move = std::get_if<program::Relayout>(&instr.op)) fragments.insert(move->source);
   });
-  return fragments;
+  if (const auto* store = std::get_if<program::StoreShared>(&instr.op)) read(store->source);
+  if (const auto* store = std::get_if<program::StoreGlobal>(&instr.op)) read(store->source);
+  if (const auto* move = std::get_if<program::Relayout>(&instr.op)) read(move->source);
+  for (const Block* inner : program::blocks(instr)) {
+    for (const program::Instr& i : *inner) for_each_read(program, i, read);
+  }
 }
 
 void append(Block& block, const Block& more) { block.insert(block.end(), more.begin(), more.end()); }
@@ -181,10 +181,10 @@ std::set<program::FragmentId> Lowerer::given_to_others(const Block& block, std::
   }
   std::set<program::FragmentId> given;
   for (std::size_t i = block.size(); i-- > first;) {
-    const bool moves = in_lane(block[i]) && !writes_only(block[i], given);
-    for (const program::FragmentId id : read_by(program_, {block[i]})) {
-      if (!moves && alike.contains(id)) given.insert(id);
-    }
+    if (in_lane(block[i]) && !writes_only(block[i], given)) continue;
+    for_each_read(program_, block[i], [&](program::FragmentId id) {
+      if (alike.contains(id)) given.insert(id);
+    });
   }
   return given;
 }

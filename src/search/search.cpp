@@ -358,7 +358,7 @@ class Ranking {
     // Blocks that share a unit by chance overlap worse than lanes that are scheduled.
     if (cut.has_products && together > 1 && cut.choice.order == Order::single)
       compute *= device_.work_item.uncoordinated_factor;
-    if (cut.has_products && (cut.all_lanes() == 2 || (uneven_ && cut.all_lanes() > 2)) && cut.choice.blocks == 1 &&
+    if (cut.has_products && cut.all_lanes() > 1 && (uneven_ || cut.all_lanes() == 2) && cut.choice.blocks == 1 &&
         !program.changes_places && candidate.schedule.overlap == Overlap::serial)
       compute *= device_.work_item.serial_factor;
     const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
