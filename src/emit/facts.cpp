@@ -5,6 +5,7 @@
 #include <numeric>
 #include <type_traits>
 
+#include "emit/arrivals.h"
 #include "program/walk.h"
 
 namespace pipethreader::emit {
@@ -64,6 +65,7 @@ Facts::Facts(const Program& program)
       lets_(program.roles.size()),
       operands_(program.fragments.size()),
       accumulators_(program.fragments.size()),
+      settled_(settled_releases(program)),
       var_nonnegative_(program.vars.size(), true),
       var_divisor_(program.vars.size(), kLargestDivisor),
       param_divisor_(program.params.size(), 1) {

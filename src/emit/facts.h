@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -54,6 +55,9 @@ class Facts {
   // A ring's cursor or buffers are used in the role.
   [[nodiscard]] bool uses(program::RoleId role, program::RingId ring) const;
 
+  // Loads from the slot have arrived, or nobody waits for them, when it is given back.
+  [[nodiscard]] bool settled(const program::RingRelease& release) const { return settled_.contains(&release); }
+
   // Variables that the role assigns by Let.
   [[nodiscard]] const std::vector<program::VarId>& let_vars(program::RoleId role) const {
     return lets_[static_cast<std::size_t>(role.index)];
@@ -86,6 +90,7 @@ class Facts {
   std::vector<std::vector<program::RingId>> cursors_;  // [role][ring]
   std::vector<bool> operands_;                         // fragments that feed products from registers
   std::vector<bool> accumulators_;
+  std::set<const program::RingRelease*> settled_;
   bool syncs_cluster_ = false;
   std::optional<program::ForWork> work_;
   struct Assignment {

@@ -1,6 +1,8 @@
 // Guarded accesses to global memory, as vectors where alignment and guard allow it.
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "emit/elements.h"
 #include "emit/values.h"
@@ -32,25 +34,86 @@ void guarded(Emission& emission, const std::string& guard, const std::string& st
     emission.out.format("if ({}) {}", bare(guard), statement);
 }
 
-std::string element_address(Emission& emission, const Access& access, const Site& site) {
-  return fmt::format("{}[{}]", emission.name(access.tensor), global_offset(emission, access, site));
+// How far elements lie apart whose coordinates differ by one, for each dim of a tile: known where indices are affine in
+// the coordinates and sizes are fixed.
+std::optional<std::vector<std::int64_t>> distances(const Emission& emission, const Access& access, std::size_t dims) {
+  std::vector<std::int64_t> apart(dims);
+  std::int64_t stride = 1;
+  for (std::size_t k = access.indices.size(); k-- > 0;) {
+    for (std::size_t d = 0; d < dims; ++d) {
+      const auto slope = emission.facts.slope(access.indices[k], static_cast<int>(d));
+      if (!slope) return std::nullopt;
+      apart[d] += *slope * stride;
+    }
+    const Expr& size = emission.program[emission.program[access.tensor].shape[k]];
+    if (size.kind != Expr::Kind::constant && k > 0) return std::nullopt;
+    if (k > 0) stride *= static_cast<std::int64_t>(size.number);
+  }
+  return apart;
 }
 
-void load_one(Emission& emission, const LoadGlobal& load, int reg) {
+// Where a tile's elements lie. With known distances a thread computes the address of its first element alone.
+class Addresses {
+ public:
+  // `first`: the coordinates of the thread's first element.
+  Addresses(Emission& emission, const Access& access, const std::vector<std::string>& first)
+      : emission_(emission), access_(access), apart_(distances(emission, access, first.size())) {
+    if (!apart_) return;
+    first_ = emission.names.local("first");
+    const std::string offset = global_offset(emission, access, Site{nullptr, 0, first});
+    emission.out.format("auto* const {} = {} + {};", first_, emission.name(access.tensor), offset);
+  }
+
+  // `from_first`: the element's coordinates less those of the first.
+  [[nodiscard]] std::string of(const Site& site, const std::vector<int>& from_first) const {
+    const auto [base, offset] = parts(site, from_first);
+    return offset == "0" ? base : fmt::format("{} + {}", base, offset);
+  }
+  [[nodiscard]] std::string element(const Site& site, const std::vector<int>& from_first) const {
+    const auto [base, offset] = parts(site, from_first);
+    return fmt::format("{}[{}]", base, offset);
+  }
+  [[nodiscard]] std::string of(const Site& site) const { return of(site, site.tile->coordinates(0, site.reg)); }
+  [[nodiscard]] std::string element(const Site& site) const {
+    return element(site, site.tile->coordinates(0, site.reg));
+  }
+
+ private:
+  [[nodiscard]] std::pair<std::string, std::string> parts(const Site& site, const std::vector<int>& from_first) const {
+    if (!apart_) return {emission_.name(access_.tensor), global_offset(emission_, access_, site)};
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < from_first.size(); ++d) offset += from_first[d] * (*apart_)[d];
+    return {first_, std::to_string(offset)};
+  }
+
+  Emission& emission_;
+  const Access& access_;
+  std::optional<std::vector<std::int64_t>> apart_;
+  std::string first_;
+};
+
+std::vector<std::string> first_of_thread(Emission& emission, const layout::Layout& tile) {
+  std::vector<std::string> coordinates;
+  for (std::size_t d = 0; d < tile.shape.size(); ++d)
+    coordinates.push_back(emission.thread_part(tile, static_cast<int>(d)));
+  return coordinates;
+}
+
+void load_one(Emission& emission, const LoadGlobal& load, const Addresses& addresses, int reg) {
   const Site site{&emission.program[load.target].layout, reg, {}};
   const ScalarType type = emission.program[load.target].type;
-  std::string text = from_bits(emission, type, element_address(emission, load.source, site));
+  std::string text = from_bits(emission, type, addresses.element(site));
   if (const std::string guard = guard_text(emission, load.source, site); !guard.empty())
     text = fmt::format("{} ? {} : {}", guard, text, is_floating(type) ? "0.0f" : "0");
   emission.out.format("{} = {};", emission.variable(load.target, reg), text);
 }
 
 // Two halves of a packed word, each by its own access.
-void load_two(Emission& emission, const LoadGlobal& load, int reg) {
+void load_two(Emission& emission, const LoadGlobal& load, const Addresses& addresses, int reg) {
   std::string halves[2];
   for (int i = 0; i < 2; ++i) {
     const Site site{&emission.program[load.target].layout, reg + i, {}};
-    halves[i] = element_address(emission, load.source, site);
+    halves[i] = addresses.element(site);
     if (const std::string guard = guard_text(emission, load.source, site); !guard.empty())
       halves[i] = fmt::format("{} ? {} : 0", guard, halves[i]);
   }
@@ -58,12 +121,11 @@ void load_two(Emission& emission, const LoadGlobal& load, int reg) {
                       halves[0], halves[1]);
 }
 
-void load_vector(Emission& emission, const LoadGlobal& load, int first, int count) {
+void load_vector(Emission& emission, const LoadGlobal& load, const Addresses& addresses, int first, int count) {
   const Fragment& fragment = emission.program[load.target];
   const Site site{&fragment.layout, first, {}};
   const std::string type = vector_type(fragment.type, count);
-  std::string text = fmt::format("*reinterpret_cast<const {}*>({} + {})", type, emission.name(load.source.tensor),
-                                 global_offset(emission, load.source, site));
+  std::string text = fmt::format("*reinterpret_cast<const {}*>({})", type, addresses.of(site));
   if (const std::string guard = guard_text(emission, load.source, site); !guard.empty())
     text = fmt::format("{} ? {} : {}", guard, text, type.starts_with("uint") ? type + "{}" : "0");
   const std::string vector = emission.names.local("words");
@@ -71,13 +133,12 @@ void load_vector(Emission& emission, const LoadGlobal& load, int first, int coun
   scatter(emission, load.target, first, count, vector);
 }
 
-void store_run(Emission& emission, const StoreGlobal& store, int first, int count) {
+void store_run(Emission& emission, const StoreGlobal& store, const Addresses& addresses, int first, int count) {
   const Fragment& fragment = emission.program[store.source];
   const Site site{&fragment.layout, first, {}};
   const std::string place =
-      count == 1 ? element_address(emission, store.target, site)
-                 : fmt::format("*reinterpret_cast<{}*>({} + {})", vector_type(fragment.type, count),
-                               emission.name(store.target.tensor), global_offset(emission, store.target, site));
+      count == 1 ? addresses.element(site)
+                 : fmt::format("*reinterpret_cast<{}*>({})", vector_type(fragment.type, count), addresses.of(site));
   const std::string bits =
       count == 1 ? element_bits(emission, store.source, first) : gathered(emission, store.source, first, count);
   guarded(emission, guard_text(emission, store.target, site), fmt::format("{} = {};", place, bits));
@@ -98,27 +159,30 @@ bool exchanges_quads(Emission& emission, FragmentId id, const Access& access) {
          provable_vector(emission, access, 1, kRowVector, {1, kRowVector}) == kRowVector;
 }
 
-// visit(registers of the four words, site of the lane's first element after the exchange).
+// visit(registers of the four words, site and address of the lane's first element after the exchange).
 template <class Visit>
-void each_quad(Emission& emission, FragmentId id, const Visit& visit) {
+void each_quad(Emission& emission, FragmentId id, const Access& access, const Visit& visit) {
   const layout::Layout& tile = emission.program[id].layout;
   std::map<std::pair<int, int>, int> registers;
   for (int reg = 0; reg < tile.registers(); ++reg) {
     const std::vector<int> at = tile.register_offset(reg);
     registers.emplace(std::pair{at[0], at[1]}, reg);
   }
-  const std::string quad_col = emission.per_thread("lane % 4 * 8", "quad_col");
+  const std::vector<std::string> first = {emission.thread_part(tile, 0),
+                                          emission.per_thread("lane % 4 * 8", "quad_col")};
+  const Addresses addresses(emission, access, first);
   for (int block = 0; block < tile.shape[0]; block += 64)
     for (int row = block; row <= block + 8; row += 8)
       for (int col = 0; col < tile.shape[1]; col += kQuadCols) {
         std::vector<int> words;
         for (int i = 0; i < kQuadCols; i += 8) words.push_back(registers.at({row, col + i}));
-        visit(words, Site{nullptr, 0, {sum(emission.thread_part(tile, 0), row), sum(quad_col, col)}});
+        const Site site{nullptr, 0, {sum(first[0], row), sum(first[1], col)}};
+        visit(words, site, addresses.of(site, {row, col}));
       }
 }
 
 void store_quads(Emission& emission, const StoreGlobal& store) {
-  each_quad(emission, store.source, [&](const std::vector<int>& registers, const Site& site) {
+  const auto write = [&](const std::vector<int>& registers, const Site& site, const std::string& address) {
     std::vector<std::string> words;
     for (const int reg : registers) {
       words.push_back(emission.names.local("words"));
@@ -127,16 +191,15 @@ void store_quads(Emission& emission, const StoreGlobal& store) {
     const std::string all = fmt::format("{}, {}, {}, {}", words[0], words[1], words[2], words[3]);
     emission.out.format("{}({}, lane);", emission.helpers.use("transpose_quad"), all);
     guarded(emission, guard_text(emission, store.target, site),
-            fmt::format("{}({} + {}, {});", emission.helpers.use("store_global_16_bytes"),
-                        emission.name(store.target.tensor), global_offset(emission, store.target, site), all));
-  });
+            fmt::format("{}({}, {});", emission.helpers.use("store_global_16_bytes"), address, all));
+  };
+  each_quad(emission, store.source, store.target, write);
 }
 
 void load_quads(Emission& emission, const LoadGlobal& load) {
-  each_quad(emission, load.target, [&](const std::vector<int>& registers, const Site& site) {
+  const auto read = [&](const std::vector<int>& registers, const Site& site, const std::string& address) {
     const std::string words = emission.names.local("words");
-    std::string text = fmt::format("*reinterpret_cast<const uint4*>({} + {})", emission.name(load.source.tensor),
-                                   global_offset(emission, load.source, site));
+    std::string text = fmt::format("*reinterpret_cast<const uint4*>({})", address);
     if (const std::string guard = guard_text(emission, load.source, site); !guard.empty())
       text = fmt::format("{} ? {} : uint4{{}}", guard, text);
     emission.out.format("const uint4 {} = {};", words, text);
@@ -147,7 +210,8 @@ void load_quads(Emission& emission, const LoadGlobal& load) {
       all += variable + ", ";
     }
     emission.out.format("{}({}lane);", emission.helpers.use("transpose_quad"), all);
-  });
+  };
+  each_quad(emission, load.target, load.source, read);
 }
 
 }  // namespace
@@ -212,14 +276,15 @@ void write_load_global(Emission& emission, const LoadGlobal& load) {
   const layout::Layout& tile = emission.program[load.target].layout;
   const bool packed = emission.packed(load.target);
   const int count = vector_of(emission, tile, load.source);
-  if (count > 1) emission.out.open("");
+  emission.out.open("");
+  const Addresses addresses(emission, load.source, first_of_thread(emission, tile));
   for (int reg = 0; reg < tile.registers(); reg += std::max(count, packed ? 2 : 1)) {
     if (count > 1)
-      load_vector(emission, load, reg, count);
+      load_vector(emission, load, addresses, reg, count);
     else
-      packed ? load_two(emission, load, reg) : load_one(emission, load, reg);
+      packed ? load_two(emission, load, addresses, reg) : load_one(emission, load, addresses, reg);
   }
-  if (count > 1) emission.out.close();
+  emission.out.close();
 }
 
 void write_store_global(Emission& emission, const StoreGlobal& store) {
@@ -232,9 +297,10 @@ void write_store_global(Emission& emission, const StoreGlobal& store) {
   const layout::Layout& tile = emission.program[store.source].layout;
   const int count = vector_of(emission, tile, store.target);
   const std::string owner = owner_condition(tile);
-  if (!owner.empty()) emission.out.open(fmt::format("if ({})", owner));
-  for (int reg = 0; reg < tile.registers(); reg += count) store_run(emission, store, reg, count);
-  if (!owner.empty()) emission.out.close();
+  emission.out.open(owner.empty() ? "" : fmt::format("if ({})", owner));
+  const Addresses addresses(emission, store.target, first_of_thread(emission, tile));
+  for (int reg = 0; reg < tile.registers(); reg += count) store_run(emission, store, addresses, reg, count);
+  emission.out.close();
 }
 
 }  // namespace pipethreader::emit

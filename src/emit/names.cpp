@@ -26,7 +26,7 @@ constexpr std::string_view kReserved[] = {
     "words", "tile", "a_matrix", "b_matrix"};
 
 // Names of the emitter's own inside one instruction: a stem and a number.
-constexpr std::string_view kLocalStems[] = {"part", "kept", "words", "moved", "scratch", "zero_after"};
+constexpr std::string_view kLocalStems[] = {"part", "kept", "words", "moved", "scratch", "first", "zero_after"};
 
 std::string clean(std::string_view wanted) {
   std::string text;

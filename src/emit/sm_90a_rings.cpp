@@ -94,10 +94,10 @@ void Sm90a::write(const RingWait& op) {
 }
 
 // The copy engine may fill the slot as soon as the last arrival is seen. An arrival overtakes loads that are still
-// under way: its address hangs on what they bring, or they are fenced against the engine's writes.
+// under way: where one may be, its address hangs on what they bring, or they are fenced against the engine's writes.
 void Sm90a::write(const RingRelease& op) {
   const LoadsUnderWay loads = std::exchange(loads_under_way_[static_cast<std::size_t>(op.ring.index)], {});
-  if (program_[op.ring].bytes == 0 || !emission_.facts.of(op.ring).read_by_threads)
+  if (program_[op.ring].bytes == 0 || !emission_.facts.of(op.ring).read_by_threads || emission_.facts.settled(op))
     return write_release(op.ring, empty(op.ring, op.lag));
   if (loads.bits.empty() || !loads.known || op.lag > 0) {
     out_.format("{}();", emission_.helpers.use("fence_async"));

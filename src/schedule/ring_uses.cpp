@@ -55,6 +55,21 @@ std::size_t after_arrival(const task::Graph& graph, const std::vector<Item>& bod
   return last;
 }
 
+RingUse use_of(const task::Graph& graph, const partition::Assignment& assignment, const std::vector<Item>& body,
+               const RingPlan& ring) {
+  RingUse use{0, body.size(), body.size()};
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    if (reads(graph, assignment, body[i], ring, Part::issue) &&
+        (use.first == body.size() || stage_of(body[i]) < stage_of(body[use.first])))
+      use.first = i;
+    if (reads(graph, assignment, body[i], ring, Part::wait) &&
+        (use.last == body.size() || stage_of(body[i]) >= stage_of(body[use.last])))
+      use.last = i;
+  }
+  if (use.last < body.size()) use.last = after_arrival(graph, body, ring, use.last);
+  return use;
+}
+
 }  // namespace
 
 std::vector<RingUse> ring_uses(const task::Graph& graph, const partition::Assignment& assignment,
@@ -62,21 +77,76 @@ std::vector<RingUse> ring_uses(const task::Graph& graph, const partition::Assign
                                const std::vector<kernel::StatementId>& level) {
   std::vector<RingUse> uses;
   for (std::size_t r = 0; r < program.rings.size(); ++r) {
-    const RingPlan& ring = program.rings[r];
-    if (ring.level != level) continue;
-    RingUse use{r, body.size(), body.size()};
-    for (std::size_t i = 0; i < body.size(); ++i) {
-      if (reads(graph, assignment, body[i], ring, Part::issue) &&
-          (use.first == body.size() || stage_of(body[i]) < stage_of(body[use.first])))
-        use.first = i;
-      if (reads(graph, assignment, body[i], ring, Part::wait) &&
-          (use.last == body.size() || stage_of(body[i]) >= stage_of(body[use.last])))
-        use.last = i;
-    }
-    if (use.last < body.size()) use.last = after_arrival(graph, body, ring, use.last);
-    uses.push_back(use);
+    if (program.rings[r].level != level) continue;
+    uses.push_back(use_of(graph, assignment, body, program.rings[r]));
+    uses.back().ring = r;
   }
   return uses;
+}
+
+namespace {
+
+// The copier's entries for two values of a stretch without a loop between them: whoever waits for what is copied last
+// needs no loop to go on.
+bool filled_together(const task::Graph& graph, const std::vector<Item>& items, ValueId a, ValueId b) {
+  int found = 0;
+  for (const Item& item : items) {
+    if (const auto* loop = std::get_if<LoopTree>(&item.node)) {
+      if (found == 1) return false;
+      if (filled_together(graph, loop->body, a, b)) return true;
+    } else {
+      const ValueId value = *graph[std::get<Entry>(item.node).task].writes;
+      found += value == a || value == b ? 1 : 0;
+    }
+  }
+  return found == 2;
+}
+
+// Whether all uses stand in one iteration, without a loop between them.
+bool used_together(const std::vector<Item>& body, const RingUse& a, const RingUse& b) {
+  const std::size_t first = std::min(a.first, b.first);
+  const std::size_t last = std::max(a.last, b.last);
+  for (std::size_t i = first; i < body.size() && i <= last; ++i) {
+    const auto* entry = std::get_if<Entry>(&body[i].node);
+    if (entry == nullptr || entry->stage != 0) return false;
+  }
+  return last < body.size();
+}
+
+void join_tiles(const task::Graph& graph, const partition::Assignment& assignment, Program& program,
+                const std::vector<Item>& body, std::vector<kernel::StatementId>& level) {
+  const auto bits_of = [&](ValueId v) { return assignment[v].shared->elements() * bits(graph.kernel[v].type); };
+  for (RingPlan& from : program.rings) {
+    if (from.level != level) continue;
+    std::erase_if(from.values, [&](ValueId value) {
+      if (!assignment[value].in_registers) return false;
+      const RingUse use = use_of(graph, assignment, body, {{value}, 1, level, false, from.multicast});
+      const auto home = std::find_if(program.rings.begin(), program.rings.end(), [&](const RingPlan& to) {
+        return to.level == level && to.multicast == from.multicast && !to.values.empty() &&
+               !assignment[to.values[0]].in_registers && bits_of(value) <= bits_of(to.values[0]) &&
+               used_together(body, use, use_of(graph, assignment, body, to)) &&
+               filled_together(graph, program.copier, value, to.values[0]);
+      });
+      if (home == program.rings.end()) return false;
+      home->values.push_back(value);
+      return true;
+    });
+  }
+  for (const Item& item : body) {
+    const auto* loop = std::get_if<LoopTree>(&item.node);
+    if (loop == nullptr) continue;
+    level.push_back(loop->statement);
+    join_tiles(graph, assignment, program, loop->body, level);
+    level.pop_back();
+  }
+}
+
+}  // namespace
+
+void join_tiles(const task::Graph& graph, const partition::Assignment& assignment, Program& program) {
+  std::vector<kernel::StatementId> level;
+  join_tiles(graph, assignment, program, program.computer, level);
+  std::erase_if(program.rings, [](const RingPlan& ring) { return ring.values.empty(); });
 }
 
 }  // namespace pipethreader::schedule

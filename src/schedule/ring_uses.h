@@ -24,4 +24,8 @@ struct RingUse {
                                              const Program& program, const std::vector<Item>& body,
                                              const std::vector<kernel::StatementId>& level);
 
+// Lets a tile that lanes fetch into registers share the slots of one, no smaller, that a product reads in the same
+// iteration: lanes wait and release once for both.
+void join_tiles(const task::Graph& graph, const partition::Assignment& assignment, Program& program);
+
 }  // namespace pipethreader::schedule

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "schedule/ring_uses.h"
 #include "task/affine.h"
 #include "task/rewrite.h"
 
@@ -161,6 +162,7 @@ int wanted_depth(const RingPlan& ring, const Choice& choice) {
 
 Program Composer::finish(const Choice& choice) {
   assert(open_computer_.empty());
+  join_tiles(graph_, assignment_, program_);
   for (RingPlan& ring : program_.rings) {
     // A loop whose iterations overlap needs the tiles of all that run at once.
     const int least = ring.level.empty() ? 1 : stages_.at(ring.level.back());

@@ -30,10 +30,9 @@ T need(Result<T> result) {
   return std::move(*result);
 }
 
-Scheduled attention(Overlap overlap) {
-  const auto kernel = need(driver::load_kernel(PIPETHREADER_SOURCE_DIR "/kernels/flash_attention.stask"));
-  auto graph = need(task::build(
-      need(kernel::specialise(kernel, {{"B", 1}, {"H", 2}, {"G", 2}, {"S", 256}, {"T", 256}, {"D", 64}}, {}))));
+Scheduled scheduled(const std::string& name, const std::vector<kernel::Binding>& dims, Overlap overlap) {
+  const auto kernel = need(driver::load_kernel(PIPETHREADER_SOURCE_DIR "/kernels/" + name + ".stask"));
+  auto graph = need(task::build(need(kernel::specialise(kernel, dims, {}))));
   partition::Choice choice;
   choice.row = 128;
   choice.stream = 64;
@@ -44,6 +43,10 @@ Scheduled attention(Overlap overlap) {
   how.depth = 2;
   auto program = need(schedule::greedy(graph, cut, assignment, how));
   return {std::move(graph), std::move(assignment), std::move(program)};
+}
+
+Scheduled attention(Overlap overlap) {
+  return scheduled("flash_attention", {{"B", 1}, {"H", 2}, {"G", 2}, {"S", 256}, {"T", 256}, {"D", 64}}, overlap);
 }
 
 std::string verdict(const Scheduled& s) {
@@ -126,6 +129,25 @@ TEST(CheckValid, StagesNeedSlots) {
   Scheduled s = attention(Overlap::delayed);
   for (auto& ring : s.program.rings) ring.depth = 1;
   EXPECT_THAT(verdict(s), HasSubstr("fewer than the stages of its loop"));
+}
+
+// What a product reads and what lanes fetch for it in the same iteration come and go together; K and V of attention,
+// which two products read, and what a delayed product reads an iteration later, do not.
+TEST(Rings, TilesOfOneIterationShareSlots) {
+  const auto rings = [](const Scheduled& s) {
+    std::vector<std::string> names;
+    for (const schedule::RingPlan& ring : s.program.rings) {
+      std::string& name = names.emplace_back();
+      for (const kernel::ValueId v : ring.values) name += (name.empty() ? "" : " ") + s.graph.kernel[v].name;
+    }
+    return names;
+  };
+  const std::vector<kernel::Binding> dims = {{"B", 1}, {"C", 2}, {"H", 2}, {"G", 1}, {"L", 256}, {"P", 64}, {"N", 128}};
+  EXPECT_THAT(rings(scheduled("chunk_scan", dims, Overlap::serial)),
+              testing::ElementsAre("cm_tile st_tile da_tile", "x_tile da_tile_2 dt_tile", "cb_tile"));
+  EXPECT_THAT(rings(scheduled("chunk_scan", dims, Overlap::delayed)),
+              testing::ElementsAre("cm_tile st_tile da_tile", "x_tile", "da_tile_2 cb_tile dt_tile"));
+  EXPECT_THAT(rings(attention(Overlap::serial)), testing::ElementsAre("q_tile", "k_tile", "v_tile"));
 }
 
 }  // namespace
