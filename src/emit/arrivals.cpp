@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "emit/fragment_uses.h"
 #include "program/walk.h"
 
 namespace pipethreader::emit {
@@ -12,30 +13,6 @@ namespace pipethreader::emit {
 using namespace program;
 
 namespace {
-
-template <class Visit>
-void each_read(const Program& program, const Instr& instr, const Visit& visit) {
-  for_each_expr(instr, [&](const ExprId expr) {
-    for_each_part(program, expr, [&](const Expr& part) {
-      if (part.kind == Expr::Kind::fragment) visit(part.fragment);
-    });
-  });
-  std::visit(
-      [&](const auto& op) {
-        using Op = std::decay_t<decltype(op)>;
-        if constexpr (std::is_same_v<Op, StoreGlobal> || std::is_same_v<Op, StoreShared> ||
-                      std::is_same_v<Op, Relayout>)
-          visit(op.source);
-        if constexpr (std::is_same_v<Op, Reduce>)
-          if (op.accumulate) visit(op.target);
-        if constexpr (std::is_same_v<Op, Mma>) {
-          visit(op.accumulator);
-          if (op.a.in_registers) visit(op.a.fragment);
-          if (op.b.in_registers) visit(op.b.fragment);
-        }
-      },
-      instr.op);
-}
 
 // The fragment that an instruction writes as a whole.
 std::optional<FragmentId> written(const Instr& instr) {
@@ -79,7 +56,7 @@ class Live {
         for (const auto& [fragment, condition] : before(*inner[0], live)) live[fragment].reset();
       } while (live.size() > known);
     }
-    each_read(program_, instr, [&](FragmentId fragment) { live[fragment].reset(); });
+    each_fragment_read(program_, instr, [&](FragmentId fragment) { live[fragment].reset(); });
     return live;
   }
 
@@ -122,7 +99,7 @@ class Hanging {
     }
     if (const auto target = written(instr)) {
       std::set<RingId> rings;
-      each_read(program_, instr, [&](FragmentId f) { rings.insert(hanging[f].begin(), hanging[f].end()); });
+      each_fragment_read(program_, instr, [&](FragmentId f) { rings.insert(hanging[f].begin(), hanging[f].end()); });
       if (const auto* load = std::get_if<LoadShared>(&instr.op))
         if (const RingId ring = program_[load->source.buffer].ring; ring.valid()) rings.insert(ring);
       hanging[*target] = std::move(rings);

@@ -55,17 +55,23 @@ void write_map(Emission& emission, const Map& map, bool operand) {
   if (aside) emission.out.close();
 }
 
-void open_if_any(Emission& emission, const IfAny& any) {
+namespace {
+
+void open_if_any(Emission& emission, const layout::Layout& domain, ExprId predicate) {
   // Registers of the domain that give the same text need asking only once.
   std::vector<std::string> tests;
-  for (int reg = 0; reg < any.domain.registers(); ++reg) {
-    std::string text = value(emission, any.predicate, Site{&any.domain, reg, {}});
+  for (int reg = 0; reg < domain.registers(); ++reg) {
+    std::string text = value(emission, predicate, Site{&domain, reg, {}});
     if (std::find(tests.begin(), tests.end(), text) == tests.end()) tests.push_back(std::move(text));
   }
   std::string all;
   for (const std::string& test : tests) all += (all.empty() ? "" : " || ") + test;
   emission.out.open(fmt::format("if (__any_sync(0xffffffffu, {}))", tests.size() == 1 ? bare(all) : all));
 }
+
+}  // namespace
+
+void open_if_any(Emission& emission, const IfAny& any) { open_if_any(emission, any.domain, any.predicate); }
 
 // --- reductions --------------------------------------------------------------------------------------------------
 
@@ -273,6 +279,25 @@ void across_warps(Emission& emission, const Reduce& reduce, const Reduction& red
   }
 }
 
+void across_lanes(Emission& emission, const Reduction& reduction, const Combine& combine,
+                  const std::vector<std::string>& parts) {
+  for (const int mask : reduction.lane_masks)
+    for (const std::string& part : parts)
+      emission.out.format("{} = {};", part,
+                          combine(part, fmt::format("__shfl_xor_sync(0xffffffffu, {}, {})", part, mask)));
+}
+
+// Threads join their parts where one in the warp decides something.
+void join_late(Emission& emission, const Reduce& reduce, const LateJoin& late, const Reduction& reduction,
+               const Combine& combine, const std::vector<std::string>& parts) {
+  const std::vector<std::string> results = emission.variables(reduce.target);
+  for (std::size_t t = 0; t < parts.size(); ++t) emission.out.format("{} = {};", results[t], parts[t]);
+  for (const Map* map : late.between) write_map(emission, *map, false);
+  open_if_any(emission, emission.program[late.decided].layout, late.condition);
+  across_lanes(emission, reduction, combine, results);
+  emission.out.close();
+}
+
 }  // namespace
 
 void write_reduce(Emission& emission, const Reduce& reduce) {
@@ -287,10 +312,13 @@ void write_reduce(Emission& emission, const Reduce& reduce) {
   const Combine combine = combine_of(reduce.op, floating);
   emission.out.open("");
   const std::vector<std::string> parts = partials(emission, reduce, *reduction, combine);
-  for (const int mask : reduction->lane_masks)
-    for (const std::string& part : parts)
-      emission.out.format("{} = {};", part,
-                          combine(part, fmt::format("__shfl_xor_sync(0xffffffffu, {}, {})", part, mask)));
+  const LateJoin* late = emission.facts.late_join(reduce);
+  if (late != nullptr && target.type == ScalarType::f32 && !reduction->lane_masks.empty()) {
+    join_late(emission, reduce, *late, *reduction, combine, parts);
+    emission.out.close();
+    return;
+  }
+  across_lanes(emission, *reduction, combine, parts);
   if (!reduction->warp_masks.empty()) across_warps(emission, reduce, *reduction, combine, parts);
   std::vector<std::string> results;
   for (std::size_t t = 0; t < parts.size(); ++t)

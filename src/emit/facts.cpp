@@ -66,6 +66,7 @@ Facts::Facts(const Program& program)
       operands_(program.fragments.size()),
       accumulators_(program.fragments.size()),
       settled_(settled_releases(program)),
+      late_joins_(late_joins(program)),
       var_nonnegative_(program.vars.size(), true),
       var_divisor_(program.vars.size(), kLargestDivisor),
       param_divisor_(program.params.size(), 1) {

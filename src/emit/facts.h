@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <vector>
 
+#include "emit/late_joins.h"
 #include "program/program.h"
 
 namespace pipethreader::emit {
@@ -58,6 +60,12 @@ class Facts {
   // Loads from the slot have arrived, or nobody waits for them, when it is given back.
   [[nodiscard]] bool settled(const program::RingRelease& release) const { return settled_.contains(&release); }
 
+  // What decides whether the reduction's threads must join their parts; null: they always must.
+  [[nodiscard]] const LateJoin* late_join(const program::Reduce& reduce) const {
+    const auto found = late_joins_.find(&reduce);
+    return found == late_joins_.end() ? nullptr : &found->second;
+  }
+
   // Variables that the role assigns by Let.
   [[nodiscard]] const std::vector<program::VarId>& let_vars(program::RoleId role) const {
     return lets_[static_cast<std::size_t>(role.index)];
@@ -91,6 +99,7 @@ class Facts {
   std::vector<bool> operands_;                         // fragments that feed products from registers
   std::vector<bool> accumulators_;
   std::set<const program::RingRelease*> settled_;
+  std::map<const program::Reduce*, LateJoin> late_joins_;
   bool syncs_cluster_ = false;
   std::optional<program::ForWork> work_;
   struct Assignment {

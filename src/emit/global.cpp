@@ -56,11 +56,12 @@ std::optional<std::vector<std::int64_t>> distances(const Emission& emission, con
 class Addresses {
  public:
   // `first`: the coordinates of the thread's first element.
-  Addresses(Emission& emission, const Access& access, const std::vector<std::string>& first)
+  Addresses(Emission& emission, const Access& access, std::vector<std::string> first)
       : emission_(emission), access_(access), apart_(distances(emission, access, first.size())) {
     if (!apart_) return;
     first_ = emission.names.local("first");
-    const std::string offset = global_offset(emission, access, Site{nullptr, 0, first});
+    for (std::string& coordinate : first) coordinate = fmt::format("{}({})", emission.helpers.use("here"), coordinate);
+    const std::string offset = global_offset(emission, access, Site{nullptr, 0, std::move(first)});
     emission.out.format("auto* const {} = {} + {};", first_, emission.name(access.tensor), offset);
   }
 

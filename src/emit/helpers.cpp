@@ -197,6 +197,13 @@ constexpr std::array kHelpers = {
            R"(// Keeps a sum where it is written: the compiler would sink it to its only use and hold its operands.
 )" DEVICE R"(void anchor(float& value) { asm volatile("" : "+f"(value)); }
 )"},
+    Helper{"here", "",
+           R"(// What is computed from it is computed behind this place, and holds no registers before.
+)" DEVICE R"(int here(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+)"},
     Helper{"any_bits", "",
            R"(// Three at a time, so that few wait for one another: sums of bits would be made one by one.
 )" DEVICE R"(unsigned any_bits(unsigned a, unsigned b = 0, unsigned c = 0) {

@@ -22,6 +22,7 @@ namespace {
 constexpr int most_lanes = 4;                 // on an execution unit: registers of more threads hold too little
 constexpr std::int64_t barrier_bytes = 2048;  // room for the barriers that lowering adds
 constexpr int depth_limit = 4;
+constexpr int depth_limit_in_walks = 6;  // lanes with few tiles run ahead of those with many
 constexpr int trips_limit = 8;  // of a loop that are simulated
 
 class Ranking {
@@ -224,7 +225,8 @@ class Ranking {
     if (staged) need.fixed += staged_bytes(cut, graph_.root);
     need.fixed += handed_bytes(cut);
     const std::int64_t room = device_.shared_bytes(cut.choice.blocks) - barrier_bytes - need.fixed;
-    int depth = need.per_depth == 0 ? 1 : static_cast<int>(std::min<std::int64_t>(depth_limit, room / need.per_depth));
+    const std::int64_t limit = graph_.walk.length > 1 ? depth_limit_in_walks : depth_limit;
+    int depth = need.per_depth == 0 ? 1 : static_cast<int>(std::min(limit, room / need.per_depth));
     candidate.shared_bytes = need.fixed + std::max(1, depth) * need.per_depth;
     note_least(candidate);
     if (room < 0 || depth < stages || candidate.registers > register_limit(cut)) return;

@@ -231,6 +231,39 @@ role worker: computer instances 1 {{
   }
 }
 
+// Of four warps some have a row that decides, some have not.
+void add_late_joins(Programs& programs) {
+  programs.push_back({"reduce_late",
+                      R"(program reduce_late
+
+blocks_per_unit 2
+param scale: f32
+tensor X: f32[64, 64]
+tensor M: f32[64]
+output Y: f32[64]
+var item
+layout tile = accumulator [64, 64]
+layout kept = slice tile [0]
+fragment x: f32 on tile of worker
+fragment m: f32 on kept of worker
+fragment most: f32 on kept of worker
+fragment grown: f32 on kept of worker
+fragment n: f32 on kept of worker
+
+role worker: computer instances 1 {
+  for_work item in 1 single {
+    load_global x = X[c0, c1]
+    load_global m = M[c0]
+    reduce most = max(x[c0, c1] * scale) on tile keep [0]
+    map grown = max(most[c0], m[c0])
+    map n = select(grown[c0] - m[c0] > 2.8, grown[c0], m[c0])
+    store_global Y[c0] from n
+  }
+}
+)",
+                      {-2}});
+}
+
 // --- moves between layouts -----------------------------------------------------------------------------------------
 
 void add_relayouts(Programs& programs) {
@@ -581,6 +614,7 @@ std::vector<InstructionProgram> instruction_programs() {
   add_products(programs);
   add_shared(programs);
   add_reductions(programs);
+  add_late_joins(programs);
   add_relayouts(programs);
   add_values(programs);
   add_global(programs);

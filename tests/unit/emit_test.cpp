@@ -285,6 +285,27 @@ TEST(Emit, SlotsThatThreadsReadAreReleasedWhenTheLoadsAreThere) {
   EXPECT_EQ(with({{release, release + "    map af = af[c0, c1] * 2.0_f16\n"}}), waits);
 }
 
+// A maximum that is read under a condition on it alone is joined across lanes where one of its parts meets it.
+TEST(Emit, LanesJoinAMaximumWhereItDecides) {
+  const std::string text = instruction("reduce_late");
+  const auto joined_late = [&](const std::string& old, const std::string& now) {
+    std::string changed = text;
+    EXPECT_NE(changed.find(old), std::string::npos) << old;
+    changed.replace(changed.find(old), old.size(), now);
+    const std::string source = emitted(placed(changed)).text;
+    const std::size_t asked = source.find("if (__any_sync(0xffffffffu, (grown_0 - m_0 > 2.8f)");
+    const std::size_t joined = source.find("__shfl_xor_sync(0xffffffffu, ");
+    EXPECT_NE(joined, std::string::npos) << source;
+    return asked < joined;
+  };
+  EXPECT_TRUE(joined_late("", ""));
+  EXPECT_FALSE(joined_late("from n", "from grown"));  // read where it need not decide
+  EXPECT_FALSE(joined_late("grown[c0], m[c0])", "m[c0], grown[c0])"));
+  EXPECT_FALSE(joined_late("grown[c0] - m[c0] > 2.8", "m[c0] > 2.8"));
+  EXPECT_FALSE(joined_late("max(x[c0, c1] * scale)", "sum(x[c0, c1] * scale)"));
+  EXPECT_FALSE(joined_late("max(most[c0], m[c0])", "max(most[c0], grown[c0])"));
+}
+
 // Where the two move on in the same places, one slot and one phase serve both.
 TEST(Emit, RingsThatMoveOnTogetherShareACursor) {
   std::string text = program::print(test::example_program("attention"));

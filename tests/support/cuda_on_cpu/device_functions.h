@@ -115,6 +115,7 @@ inline float division_scale(float divisor) {
 inline float reciprocal(float x) { return 1 / x; }
 inline float sigmoid_f32(float x) { return 1 / (1 + std::exp(-x)); }
 inline void anchor(float&) {}
+inline int here(int x) { return x; }
 inline void move_operand(unsigned& target, unsigned source) { target = source; }
 
 // --- warps ---------------------------------------------------------------------------------------------------------
