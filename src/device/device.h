@@ -158,10 +158,11 @@ struct Iteration {
 
 // What a work item costs beside its lanes' time.
 struct WorkItem {
-  double direct_store_cycles = 0;      // results stored by threads: longer than through the copy engine, by register
-  double staged_store_share = 0;       // results stored by the copy engine: of the cycles, what holds no lane
-  double hidden_share = 0;             // of what is not the limit: what still costs
-  double serial_factor = 0;            // time of two lanes that overlap nothing themselves; of more, where loops differ
+  double direct_store_cycles = 0;  // results stored by threads: longer than through the copy engine, by register
+  double staged_store_share = 0;   // results stored by the copy engine: of the cycles, what holds no lane
+  double hidden_share = 0;         // of what is not the limit: what still costs
+  double serial_factor = 0;       // time of lanes without overlap of their own: two, or in loops that differ or are cut
+  double many_serial_factor = 0;  // of more than two that compute operands, elsewhere
   double staying_blocks_factor = 0;    // time with several blocks on an execution unit that stay there: of the sum of
   double staying_blocks_exponent = 0;  // what one takes alone and what the units are busy with all, both so raised
   double uncoordinated_factor = 0;     // time with several blocks on an execution unit that nothing coordinates

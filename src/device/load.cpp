@@ -252,6 +252,7 @@ void read_work_item(TableReader& reader, WorkItem& out) {
   reader.share("staged_store_share", out.staged_store_share);
   reader.share("hidden_share", out.hidden_share);
   reader.number("serial_factor", out.serial_factor, Least::one);
+  reader.number("many_serial_factor", out.many_serial_factor, Least::above_zero);
   reader.number("staying_blocks_factor", out.staying_blocks_factor, Least::one);
   reader.number("staying_blocks_exponent", out.staying_blocks_exponent, Least::one);
   reader.number("uncoordinated_factor", out.uncoordinated_factor, Least::one);

@@ -287,14 +287,19 @@ void across_lanes(Emission& emission, const Reduction& reduction, const Combine&
                           combine(part, fmt::format("__shfl_xor_sync(0xffffffffu, {}, {})", part, mask)));
 }
 
-// Threads join their parts where one in the warp decides something.
+// Threads join their parts where one in the warp decides something; the maps behind the reduction are written with it.
 void join_late(Emission& emission, const Reduce& reduce, const LateJoin& late, const Reduction& reduction,
                const Combine& combine, const std::vector<std::string>& parts) {
+  const auto write = [&](const Map& map) { write_map(emission, map, emission.facts.is_operand(map.target)); };
   const std::vector<std::string> results = emission.variables(reduce.target);
   for (std::size_t t = 0; t < parts.size(); ++t) emission.out.format("{} = {};", results[t], parts[t]);
-  for (const Map* map : late.between) write_map(emission, *map, false);
-  open_if_any(emission, emission.program[late.decided].layout, late.condition);
+  const Expr& choice = emission.program[late.decides->value];
+  std::ranges::for_each(late.between, [&](const Map* map) { write(*map); });
+  write({late.decides->target, choice.args[2]});
+  open_if_any(emission, emission.program[late.decides->target].layout, choice.args[0]);
   across_lanes(emission, reduction, combine, results);
+  std::ranges::for_each(late.between, [&](const Map* map) { write(*map); });
+  write(*late.decides);
   emission.out.close();
 }
 
@@ -312,8 +317,7 @@ void write_reduce(Emission& emission, const Reduce& reduce) {
   const Combine combine = combine_of(reduce.op, floating);
   emission.out.open("");
   const std::vector<std::string> parts = partials(emission, reduce, *reduction, combine);
-  const LateJoin* late = emission.facts.late_join(reduce);
-  if (late != nullptr && target.type == ScalarType::f32 && !reduction->lane_masks.empty()) {
+  if (const LateJoin* late = emission.facts.late_join(reduce)) {
     join_late(emission, reduce, *late, *reduction, combine, parts);
     emission.out.close();
     return;

@@ -70,6 +70,10 @@ Facts::Facts(const Program& program)
       var_nonnegative_(program.vars.size(), true),
       var_divisor_(program.vars.size(), kLargestDivisor),
       param_divisor_(program.params.size(), 1) {
+  for (const auto& [reduce, late] : late_joins_) {
+    maps_of_late_joins_.insert(late.between.begin(), late.between.end());
+    maps_of_late_joins_.insert(late.decides);
+  }
   read_requirements();
   scan_roles();
   join_cursors();

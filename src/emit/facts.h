@@ -65,6 +65,7 @@ class Facts {
     const auto found = late_joins_.find(&reduce);
     return found == late_joins_.end() ? nullptr : &found->second;
   }
+  [[nodiscard]] bool stands_in_late_join(const program::Map& map) const { return maps_of_late_joins_.contains(&map); }
 
   // Variables that the role assigns by Let.
   [[nodiscard]] const std::vector<program::VarId>& let_vars(program::RoleId role) const {
@@ -100,6 +101,7 @@ class Facts {
   std::vector<bool> accumulators_;
   std::set<const program::RingRelease*> settled_;
   std::map<const program::Reduce*, LateJoin> late_joins_;
+  std::set<const program::Map*> maps_of_late_joins_;
   bool syncs_cluster_ = false;
   std::optional<program::ForWork> work_;
   struct Assignment {

@@ -44,6 +44,13 @@ class Finder {
     std::set<const Instr*> instructions;  // that may read them
   };
 
+  static bool joins_lanes(const Reduce& reduce) {
+    return std::ranges::any_of(reduce.domain.digits, [&](const layout::Digit& digit) {
+      return digit.place == layout::Place::lane && digit.extent > 1 && digit.dim != layout::replicated &&
+             std::ranges::find(reduce.kept, digit.dim) == reduce.kept.end();
+    });
+  }
+
   bool inside(const Instr* reader, FragmentId value) const {
     return std::ranges::any_of(windows_, [&](const auto& entry) {
       return entry.second.values.contains(value) && entry.second.instructions.contains(reader);
@@ -69,6 +76,7 @@ class Finder {
   // The maps right behind a reduction, up to the one that decides.
   void open(const Block& block, std::size_t first, const Reduce& reduce) {
     if (reduce.op == ReduceOp::sum || reduce.accumulate || reduce.residual || reduce.scratch.valid()) return;
+    if (program_[reduce.target].type != ScalarType::f32 || !joins_lanes(reduce)) return;
     Window window;
     window.values.insert(reduce.target);
     for (std::size_t i = first + 1; i < block.size(); ++i) {
@@ -78,9 +86,9 @@ class Finder {
       const Expr& value = program_[map->value];
       if (value.kind == Expr::Kind::call && value.function == Function::select &&
           reads_any(value.args[0], window.values)) {
-        if (reads_any(value.args[2], window.values)) return;
-        window.join.condition = value.args[0];
-        window.join.decided = map->target;
+        // What holds without the condition is assigned first: nothing that follows may read the old value.
+        if (reads_any(value.args[2], window.values) || reads_any(map->value, {map->target})) return;
+        window.join.decides = map;
         windows_.emplace(&reduce, std::move(window));
         return;
       }

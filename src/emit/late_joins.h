@@ -13,11 +13,10 @@ namespace pipethreader::emit {
 // a warp no part of which meets the condition can leave its parts as they are: their maximum does not meet it either.
 struct LateJoin {
   std::vector<const program::Map*> between;  // what the condition reads on the way, computed from the maximum
-  program::ExprId condition;                 // over the elements of `decided`
-  program::FragmentId decided;
+  const program::Map* decides = nullptr;     // selects by the condition
 };
 
-// For the reductions of a program that stay within a warp, by their address.
+// For the reductions of a program that stay within a warp, by their address. The maps stand right behind.
 [[nodiscard]] std::map<const program::Reduce*, LateJoin> late_joins(const program::Program& program);
 
 }  // namespace pipethreader::emit

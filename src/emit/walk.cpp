@@ -63,7 +63,9 @@ class Walk {
     out_.format("{} = {};", emission_.name(op.var), bare(uniform(emission_, op.value)));
   }
 
-  void operator()(const Map& op) { write_map(emission_, op, emission_.facts.is_operand(op.target)); }
+  void operator()(const Map& op) {
+    if (!emission_.facts.stands_in_late_join(op)) write_map(emission_, op, emission_.facts.is_operand(op.target));
+  }
   void operator()(const Reduce& op) { write_reduce(emission_, op); }
   void operator()(const LoadGlobal& op) { write_load_global(emission_, op); }
   void operator()(const StoreGlobal& op) { write_store_global(emission_, op); }

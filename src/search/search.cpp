@@ -23,7 +23,7 @@ constexpr int most_lanes = 4;                 // on an execution unit: registers
 constexpr std::int64_t barrier_bytes = 2048;  // room for the barriers that lowering adds
 constexpr int depth_limit = 4;
 constexpr int depth_limit_in_walks = 6;  // lanes with few tiles run ahead of those with many
-constexpr int trips_limit = 8;  // of a loop that are simulated
+constexpr int trips_limit = 8;           // of a loop that are simulated
 
 class Ranking {
  public:
@@ -360,9 +360,13 @@ class Ranking {
     // Blocks that share a unit by chance overlap worse than lanes that are scheduled.
     if (cut.has_products && together > 1 && cut.choice.order == Order::single)
       compute *= device_.work_item.uncoordinated_factor;
-    if (cut.has_products && cut.all_lanes() > 1 && (uneven_ || cut.all_lanes() == 2) && cut.choice.blocks == 1 &&
-        !program.changes_places && candidate.schedule.overlap == Overlap::serial)
-      compute *= device_.work_item.serial_factor;
+    if (cut.has_products && cut.all_lanes() > 1 && cut.choice.blocks == 1 && !program.changes_places &&
+        candidate.schedule.overlap == Overlap::serial) {
+      if (uneven_ || ragged(cut) || cut.all_lanes() == 2)
+        compute *= device_.work_item.serial_factor;
+      else if (computes_operands(assignment))
+        compute *= device_.work_item.many_serial_factor;
+    }
     const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
     double tensors = 0;
     for (const kernel::Tensor& t : graph_.kernel.tensors) tensors += tensor_bytes(t);
@@ -372,6 +376,19 @@ class Ranking {
                           ? (busy * together >= per_item ? "busy units" : "latency of a work item")
                       : l2 >= dram ? "L2 to execution units"
                                    : "device memory";
+  }
+
+  static bool computes_operands(const partition::Assignment& assignment) {
+    return std::any_of(assignment.products.begin(), assignment.products.end(),
+                       [](const auto& product) { return product.second.a_in_registers; });
+  }
+
+  // A loop ends in a tile that is cut, so that each iteration asks whether it is that one.
+  bool ragged(const partition::Partition& cut) const {
+    return std::any_of(graph_.tiled.begin(), graph_.tiled.end(), [&](kernel::AxisId a) {
+      return graph_.kernel[a].kind == kernel::AxisKind::streamed &&
+             task::static_extent(graph_.kernel, a).value_or(1) % cut.extent(a) != 0;
+    });
   }
 
   // Smaller differences say nothing: of what is alike, the first is taken.

@@ -462,7 +462,7 @@ TEST_F(CliErrors, AFullDiskUnderTheOutputFolder) {
 TEST_F(CliErrors, SuitesAndKernelsAreNotMixed) {
   expect_misuse({"bench"}, "bench takes a kernel FILE, or --suite NAME");
   expect_misuse({"bench", "--suite", "soup"},
-                "there is no suite 'soup'; known are attention, ffn, mamba2, matmul, rows");
+                "there is no suite 'soup'; known are attention, ffn, mamba2, matmul, neighbours, rows");
   expect_misuse({"bench", "--suite", "matmul", "--suite", "matmul"}, "--suite gives 'matmul' twice");
   expect_misuse({"bench", matmul_, "--suite", "matmul"}, "FILE excludes --suite");
   for (const std::vector<std::string>& given : {std::vector<std::string>{"--kernel", "matmul"},

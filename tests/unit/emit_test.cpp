@@ -304,6 +304,8 @@ TEST(Emit, LanesJoinAMaximumWhereItDecides) {
   EXPECT_FALSE(joined_late("grown[c0] - m[c0] > 2.8", "m[c0] > 2.8"));
   EXPECT_FALSE(joined_late("max(x[c0, c1] * scale)", "sum(x[c0, c1] * scale)"));
   EXPECT_FALSE(joined_late("max(most[c0], m[c0])", "max(most[c0], grown[c0])"));
+  EXPECT_FALSE(joined_late("map n = select(grown[c0] - m[c0] > 2.8, grown[c0], m[c0])",
+                           "map n = select(grown[c0] - m[c0] > 2.8, grown[c0], n[c0])"));
 }
 
 // Where the two move on in the same places, one slot and one phase serve both.
