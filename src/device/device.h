@@ -159,6 +159,7 @@ struct Iteration {
 // What a work item costs beside its lanes' time.
 struct WorkItem {
   double direct_store_cycles = 0;  // results stored by threads: longer than through the copy engine, by register
+  double apart_store_share = 0;    // of that, what lanes feel that change places: one stores while others compute
   double staged_store_share = 0;   // results stored by the copy engine: of the cycles, what holds no lane
   double hidden_share = 0;         // of what is not the limit: what still costs
   double serial_factor = 0;       // time of lanes without overlap of their own: two, or in loops that differ or are cut

@@ -249,6 +249,7 @@ void read_iteration(TableReader& reader, Iteration& out) {
 
 void read_work_item(TableReader& reader, WorkItem& out) {
   reader.number("direct_store_cycles", out.direct_store_cycles);
+  reader.share("apart_store_share", out.apart_store_share);
   reader.share("staged_store_share", out.staged_store_share);
   reader.share("hidden_share", out.hidden_share);
   reader.number("serial_factor", out.serial_factor, Least::one);

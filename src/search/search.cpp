@@ -111,9 +111,9 @@ class Ranking {
     return choices;
   }
 
-  // Teams of lanes that share what is alike along an axis.
+  // Teams of lanes that share what is alike along an axis. In a walk that is shared already, from step to step.
   void form_teams(partition::Choice choice) {
-    if (!products_ || choice.share_sums) return;
+    if (!products_ || choice.share_sums || graph_.walk.length > 1) return;
     for (const kernel::AxisId axis : teams_along_) {
       choice.apart = graph_.kernel[axis].name;
       for (choice.teams = 2; choice.teams * choice.lanes <= most_lanes; choice.teams *= 2)
@@ -329,7 +329,8 @@ class Ranking {
         break;
     }
     if (cut.has_products && !candidate.schedule.staged_stores)
-      per_item += device_.work_item.direct_store_cycles * registers_stored(assignment) * graph_.walk.length;
+      per_item += device_.work_item.direct_store_cycles * registers_stored(assignment) * graph_.walk.length *
+                  (program.changes_places ? device_.work_item.apart_store_share : 1);
     if (candidate.schedule.staged_stores) {  // the copy engine stores while the next tile is computed
       const simulate::TaskCosts costs = simulate::task_costs(graph_, cut, assignment, device_);
       for (std::size_t t = 0; t < graph_.tasks.size(); ++t) {
