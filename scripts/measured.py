@@ -7,7 +7,7 @@
     scripts/measured.py --check                     # fails when a table does not hold what the file holds
 
 h200.json and h200-earlier.json hold whole kernels beside their peers, the newest first (its rows that are headlines
-are what README and the plot show), h200-choices.json what single choices gave, and h200-counters.json what the hardware counters said. Numbers in
+are what README and the plot show), h200-neighbours.json the sizes next to some of theirs, h200-choices.json what single choices gave, and h200-counters.json what the hardware counters said. Numbers in
 the documents come from these files alone.
 """
 
@@ -89,6 +89,7 @@ TABLES = {
     "docs/performance.md": [
         ("measured", "h200.json", table),
         ("earlier", "h200-earlier.json", table),
+        ("neighbours", "h200-neighbours.json", table),
         ("choices", "h200-choices.json", choices),
         ("counters", "h200-counters.json", counters),
     ],
