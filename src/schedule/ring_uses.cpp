@@ -122,7 +122,7 @@ void join_tiles(const task::Graph& graph, const partition::Assignment& assignmen
       if (!assignment[value].in_registers) return false;
       const RingUse use = use_of(graph, assignment, body, {{value}, 1, level, false, from.multicast});
       const auto home = std::find_if(program.rings.begin(), program.rings.end(), [&](const RingPlan& to) {
-        return to.level == level && to.multicast == from.multicast && !to.values.empty() &&
+        return &to != &from && to.level == level && to.multicast == from.multicast && !to.values.empty() &&
                !assignment[to.values[0]].in_registers && bits_of(value) <= bits_of(to.values[0]) &&
                used_together(body, use, use_of(graph, assignment, body, to)) &&
                filled_together(graph, program.copier, value, to.values[0]);

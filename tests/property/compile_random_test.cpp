@@ -146,6 +146,15 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
   return outcome;
 }
 
+TEST(CompileRandom, SeedsThatFailedOnce) {
+  const auto device = device::load_device(PIPETHREADER_SOURCE_DIR "/devices/h100.toml");
+  ASSERT_TRUE(device) << device.error().format();
+  for (const std::uint64_t seed : {std::uint64_t{109809}}) {  // a tile that joined its own ring
+    const Outcome outcome = try_kernel(testing::random_kernel(seed), *device);
+    EXPECT_TRUE(outcome.failure.empty()) << outcome.failure;
+  }
+}
+
 TEST(CompileRandom, AgreesWithTheOracle) {
   const auto device = device::load_device(PIPETHREADER_SOURCE_DIR "/devices/h100.toml");
   ASSERT_TRUE(device) << device.error().format();
