@@ -221,18 +221,28 @@ Interval plus(const Interval& a, const Interval& b) {
           open_above(a.high) || open_above(b.high) ? no_limit : a.high + b.high};
 }
 
-// A sum that stands as one unknown, of parts that do not depend on counters.
+// Whether the atom is a sum that stands as one unknown, or one divided by a number, of parts that do not depend on
+// counters.
+bool is_sum(const Atom& atom) {
+  if (atom.kind != Atom::Kind::opaque || atom.uses_counter) return false;
+  const bool divided = atom.function == Function::div && atom.args[1].is_constant() && atom.args[1].constant > 0;
+  return atom.function == Function::add || divided;
+}
+
 class Sum {
  public:
   Sum(const Model& model, State& state, const Symbol& symbol) : model_(model), state_(state), symbol_(symbol) {}
 
   bool agree() {
-    const Linear& sum = model_.terms.atom(symbol_.atom).args[0];
+    const Atom& own = model_.terms.atom(symbol_.atom);
+    const bool divided = own.function == Function::div;
+    const std::int64_t divisor = divided ? own.args[1].constant : 1;
+    const Linear& sum = own.args[0];
     for (const auto& [atom, coefficient] : sum.terms) add(atom, coefficient);
     Interval whole{sum.constant, sum.constant};
     for (const Part& part : parts_) whole = plus(whole, times(part.known, part.coefficient));
-    if (!narrow(symbol_.value, 0, whole)) return false;
-    const Interval total = of(symbol_.value, 0);
+    if (!narrow(symbol_.value, 0, floors(whole, divisor))) return false;
+    const Interval total = plus(times(of(symbol_.value, 0), divisor), {0, divisor - 1});
     for (const Part& part : parts_) {
       if (part.x < 0) continue;
       Interval rest = plus(total, {-sum.constant, -sum.constant});
@@ -241,7 +251,7 @@ class Sum {
       }
       if (!narrow(part.x, part.y, quotient(rest, part.coefficient))) return false;
     }
-    return negation_agrees();
+    return divided || negation_agrees();
   }
 
  private:
@@ -280,8 +290,8 @@ class Sum {
     const Linear negation = times(model_.terms.atom(symbol_.atom).args[0], -1);
     for (const Symbol& other : state_.symbols) {
       const Atom& atom = model_.terms.atom(other.atom);
-      const bool is_sum = atom.kind == Atom::Kind::opaque && atom.function == Function::add;
-      if (!is_sum || other.item != symbol_.item || !(atom.args[0] == negation)) continue;
+      const bool undivided = atom.kind == Atom::Kind::opaque && atom.function == Function::add;
+      if (!undivided || other.item != symbol_.item || !(atom.args[0] == negation)) continue;
       if (!narrow(other.value, 0, times(of(symbol_.value, 0), -1))) return false;
     }
     return true;
@@ -311,6 +321,11 @@ class Sum {
     return {low == Zone::unbounded ? -no_limit : -std::int64_t{low}, high == Zone::unbounded ? no_limit : high};
   }
 
+  static Interval floors(const Interval& interval, std::int64_t divisor) {
+    return {open_below(interval.low) ? -no_limit : floor_div(interval.low, divisor),
+            open_above(interval.high) ? no_limit : floor_div(interval.high, divisor)};
+  }
+
   // The integers n with factor * n in the interval.
   static Interval quotient(Interval interval, std::int64_t factor) {
     if (factor < 0) interval = times(interval, -1);
@@ -332,9 +347,7 @@ bool sums_agree(const Model& model, State& state) {
   constexpr int rounds = 3;  // one narrowing may allow the next; stopping early loses nothing but precision
   for (int round = 0; round < rounds; ++round) {
     for (const Symbol& symbol : state.symbols) {
-      const Atom& atom = model.terms.atom(symbol.atom);
-      const bool is_sum = atom.kind == Atom::Kind::opaque && atom.function == Function::add && !atom.uses_counter;
-      if (is_sum && !Sum(model, state, symbol).agree()) return false;
+      if (is_sum(model.terms.atom(symbol.atom)) && !Sum(model, state, symbol).agree()) return false;
     }
   }
   return true;

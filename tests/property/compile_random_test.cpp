@@ -149,7 +149,8 @@ Outcome try_kernel(const testing::RandomKernel& random, const device::Device& de
 TEST(CompileRandom, SeedsThatFailedOnce) {
   const auto device = device::load_device(PIPETHREADER_SOURCE_DIR "/devices/h100.toml");
   ASSERT_TRUE(device) << device.error().format();
-  for (const std::uint64_t seed : {std::uint64_t{109809}}) {  // a tile that joined its own ring
+  // A tile that joined its own ring; proofs that took a quotient and what is divided for independent.
+  for (const std::uint64_t seed : {109809ULL, 84681ULL, 137221ULL}) {
     const Outcome outcome = try_kernel(testing::random_kernel(seed), *device);
     EXPECT_TRUE(outcome.failure.empty()) << outcome.failure;
   }
