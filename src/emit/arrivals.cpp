@@ -5,7 +5,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "emit/fragment_uses.h"
 #include "program/walk.h"
 
 namespace pipethreader::emit {
@@ -56,7 +55,7 @@ class Live {
         for (const auto& [fragment, condition] : before(*inner[0], live)) live[fragment].reset();
       } while (live.size() > known);
     }
-    each_fragment_read(program_, instr, [&](FragmentId fragment) { live[fragment].reset(); });
+    for_each_fragment_read(program_, instr, [&](FragmentId fragment) { live[fragment].reset(); });
     return live;
   }
 
@@ -99,7 +98,8 @@ class Hanging {
     }
     if (const auto target = written(instr)) {
       std::set<RingId> rings;
-      each_fragment_read(program_, instr, [&](FragmentId f) { rings.insert(hanging[f].begin(), hanging[f].end()); });
+      for_each_fragment_read(program_, instr,
+                             [&](FragmentId f) { rings.insert(hanging[f].begin(), hanging[f].end()); });
       if (const auto* load = std::get_if<LoadShared>(&instr.op))
         if (const RingId ring = program_[load->source.buffer].ring; ring.valid()) rings.insert(ring);
       hanging[*target] = std::move(rings);

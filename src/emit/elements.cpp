@@ -55,8 +55,6 @@ void write_map(Emission& emission, const Map& map, bool operand) {
   if (aside) emission.out.close();
 }
 
-namespace {
-
 void open_if_any(Emission& emission, const layout::Layout& domain, ExprId predicate) {
   // Registers of the domain that give the same text need asking only once.
   std::vector<std::string> tests;
@@ -68,10 +66,6 @@ void open_if_any(Emission& emission, const layout::Layout& domain, ExprId predic
   for (const std::string& test : tests) all += (all.empty() ? "" : " || ") + test;
   emission.out.open(fmt::format("if (__any_sync(0xffffffffu, {}))", tests.size() == 1 ? bare(all) : all));
 }
-
-}  // namespace
-
-void open_if_any(Emission& emission, const IfAny& any) { open_if_any(emission, any.domain, any.predicate); }
 
 // --- reductions --------------------------------------------------------------------------------------------------
 

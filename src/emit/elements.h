@@ -9,8 +9,8 @@ namespace pipethreader::emit {
 // Assigns every element of a fragment. `operand`: the fragment feeds a product from registers.
 void write_map(Emission& emission, const program::Map& map, bool operand);
 
-// Opens the `if` of an IfAny; the caller writes the body and closes it.
-void open_if_any(Emission& emission, const program::IfAny& any);
+// Opens an `if` for warps that hold an element of the domain where the predicate is true; the caller closes it.
+void open_if_any(Emission& emission, const layout::Layout& domain, program::ExprId predicate);
 
 // Registers, then lanes, then warps through scratch memory.
 void write_reduce(Emission& emission, const program::Reduce& reduce);

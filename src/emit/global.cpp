@@ -60,7 +60,8 @@ class Addresses {
       : emission_(emission), access_(access), apart_(distances(emission, access, first.size())) {
     if (!apart_) return;
     first_ = emission.names.local("first");
-    for (std::string& coordinate : first) coordinate = fmt::format("{}({})", emission.helpers.use("here"), coordinate);
+    for (std::string& coordinate : first)
+      if (coordinate != "0") coordinate = fmt::format("{}({})", emission.helpers.use("here"), coordinate);
     const std::string offset = global_offset(emission, access, Site{nullptr, 0, std::move(first)});
     emission.out.format("auto* const {} = {} + {};", first_, emission.name(access.tensor), offset);
   }

@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "emit/fragment_uses.h"
 #include "program/walk.h"
 
 namespace pipethreader::emit {
@@ -59,15 +58,13 @@ class Finder {
 
   bool reads_any(ExprId expr, const std::set<FragmentId>& values) const {
     bool found = false;
-    for_each_part(program_, expr, [&](const Expr& part) {
-      found = found || (part.kind == Expr::Kind::fragment && values.contains(part.fragment));
-    });
+    for_each_fragment(program_, expr, [&](FragmentId f) { found = found || values.contains(f); });
     return found;
   }
 
   void scan(const Block& block) {
     for (std::size_t i = 0; i < block.size(); ++i) {
-      each_fragment_read(program_, block[i], [&](FragmentId f) { readers_[f].insert(&block[i]); });
+      for_each_fragment_read(program_, block[i], [&](FragmentId f) { readers_[f].insert(&block[i]); });
       if (const auto* reduce = std::get_if<Reduce>(&block[i].op)) open(block, i, *reduce);
       for (const Block* inner : blocks(block[i])) scan(*inner);
     }

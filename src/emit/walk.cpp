@@ -54,7 +54,7 @@ class Walk {
   }
 
   void operator()(const IfAny& op) {
-    open_if_any(emission_, op);
+    open_if_any(emission_, op.domain, op.predicate);
     block(op.then);
     out_.close();
   }

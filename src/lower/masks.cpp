@@ -43,14 +43,7 @@ bool writes_only(const program::Instr& instr, const std::set<program::FragmentId
 // Calls read(fragment) for what an instruction and those it holds read.
 template <class Read>
 void for_each_read(const program::Program& program, const program::Instr& instr, const Read& read) {
-  program::for_each_expr(instr, [&](ExprId id) {
-    program::for_each_part(program, id, [&](const program::Expr& e) {
-      if (e.kind == program::Expr::Kind::fragment) read(e.fragment);
-    });
-  });
-  if (const auto* store = std::get_if<program::StoreShared>(&instr.op)) read(store->source);
-  if (const auto* store = std::get_if<program::StoreGlobal>(&instr.op)) read(store->source);
-  if (const auto* move = std::get_if<program::Relayout>(&instr.op)) read(move->source);
+  program::for_each_fragment_read(program, instr, read);
   for (const Block* inner : program::blocks(instr)) {
     for (const program::Instr& i : *inner) for_each_read(program, i, read);
   }

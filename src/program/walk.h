@@ -106,4 +106,33 @@ void for_each_part(const Program& program, ExprId root, Visitor&& visit) {
   for (const ExprId arg : e.args) for_each_part(program, arg, visit);
 }
 
+// visit(fragment) for every fragment that an expression reads.
+template <class Visitor>
+void for_each_fragment(const Program& program, ExprId root, Visitor&& visit) {
+  for_each_part(program, root, [&](const Expr& part) {
+    if (part.kind == Expr::Kind::fragment) visit(part.fragment);
+  });
+}
+
+// visit(fragment) for every fragment that an instruction itself reads (not those of its blocks).
+template <class Visitor>
+void for_each_fragment_read(const Program& program, const Instr& instr, Visitor&& visit) {
+  for_each_expr(instr, [&](const ExprId expr) { for_each_fragment(program, expr, visit); });
+  std::visit(
+      [&](const auto& op) {
+        using Op = std::remove_cvref_t<decltype(op)>;
+        if constexpr (std::is_same_v<Op, StoreGlobal> || std::is_same_v<Op, StoreShared> ||
+                      std::is_same_v<Op, Relayout>)
+          visit(op.source);
+        if constexpr (std::is_same_v<Op, Reduce>)
+          if (op.accumulate) visit(op.target);
+        if constexpr (std::is_same_v<Op, Mma>) {
+          visit(op.accumulator);
+          for (const auto* operand : {&op.a, &op.b})
+            if (operand->in_registers) visit(operand->fragment);
+        }
+      },
+      instr.op);
+}
+
 }  // namespace pipethreader::program

@@ -116,21 +116,24 @@ bool used_together(const std::vector<Item>& body, const RingUse& a, const RingUs
 void join_tiles(const task::Graph& graph, const partition::Assignment& assignment, Program& program,
                 const std::vector<Item>& body, std::vector<kernel::StatementId>& level) {
   const auto bits_of = [&](ValueId v) { return assignment[v].shared->elements() * bits(graph.kernel[v].type); };
-  for (RingPlan& from : program.rings) {
-    if (from.level != level) continue;
-    std::erase_if(from.values, [&](ValueId value) {
-      if (!assignment[value].in_registers) return false;
-      const RingUse use = use_of(graph, assignment, body, {{value}, 1, level, false, from.multicast});
-      const auto home = std::find_if(program.rings.begin(), program.rings.end(), [&](const RingPlan& to) {
-        return &to != &from && to.level == level && to.multicast == from.multicast && !to.values.empty() &&
-               !assignment[to.values[0]].in_registers && bits_of(value) <= bits_of(to.values[0]) &&
-               used_together(body, use, use_of(graph, assignment, body, to)) &&
-               filled_together(graph, program.copier, value, to.values[0]);
-      });
-      if (home == program.rings.end()) return false;
-      home->values.push_back(value);
-      return true;
+  const auto home_of = [&](ValueId value, const RingPlan& from) {
+    const RingUse use = use_of(graph, assignment, body, {{value}, 1, level, false, from.multicast});
+    return std::find_if(program.rings.begin(), program.rings.end(), [&](const RingPlan& to) {
+      return &to != &from && to.level == level && to.multicast == from.multicast && !to.values.empty() &&
+             !assignment[to.values[0]].in_registers && bits_of(value) <= bits_of(to.values[0]) &&
+             used_together(body, use, use_of(graph, assignment, body, to)) &&
+             filled_together(graph, program.copier, value, to.values[0]);
     });
+  };
+  for (RingPlan& from : program.rings) {
+    if (from.level != level || !assignment[from.values[0]].in_registers) continue;
+    const std::vector<ValueId> fetched = from.values;
+    for (const ValueId value : fetched) {
+      const auto home = home_of(value, from);
+      if (home == program.rings.end()) continue;
+      home->values.push_back(value);
+      std::erase(from.values, value);
+    }
   }
   for (const Item& item : body) {
     const auto* loop = std::get_if<LoopTree>(&item.node);

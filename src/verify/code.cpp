@@ -319,9 +319,7 @@ class Compiler {
   // --- what touches fragments and shared memory ---
 
   void fragments_of(ExprId expr, std::vector<int>& into) const {
-    for_each_part(program_, expr, [&](const Expr& part) {
-      if (part.kind == Expr::Kind::fragment) into.push_back(part.fragment.index);
-    });
+    for_each_fragment(program_, expr, [&](FragmentId f) { into.push_back(f.index); });
   }
 
   Result<SharedAccess> rows_of(BufferRef ref, std::int64_t begin, std::int64_t count) {

@@ -221,22 +221,23 @@ Interval plus(const Interval& a, const Interval& b) {
           open_above(a.high) || open_above(b.high) ? no_limit : a.high + b.high};
 }
 
-// Whether the atom is a sum that stands as one unknown, or one divided by a number, of parts that do not depend on
-// counters.
+bool is_whole_sum(const Atom& atom) { return atom.kind == Atom::Kind::opaque && atom.function == Function::add; }
+
+// Or one that is divided by a number.
 bool is_sum(const Atom& atom) {
-  if (atom.kind != Atom::Kind::opaque || atom.uses_counter) return false;
-  const bool divided = atom.function == Function::div && atom.args[1].is_constant() && atom.args[1].constant > 0;
-  return atom.function == Function::add || divided;
+  const bool divided = atom.kind == Atom::Kind::opaque && atom.function == Function::div &&
+                       atom.args[1].is_constant() && atom.args[1].constant > 0;
+  return is_whole_sum(atom) || divided;
 }
 
+// A sum that stands as one unknown, of parts that do not depend on counters.
 class Sum {
  public:
   Sum(const Model& model, State& state, const Symbol& symbol) : model_(model), state_(state), symbol_(symbol) {}
 
   bool agree() {
     const Atom& own = model_.terms.atom(symbol_.atom);
-    const bool divided = own.function == Function::div;
-    const std::int64_t divisor = divided ? own.args[1].constant : 1;
+    const std::int64_t divisor = is_whole_sum(own) ? 1 : own.args[1].constant;
     const Linear& sum = own.args[0];
     for (const auto& [atom, coefficient] : sum.terms) add(atom, coefficient);
     Interval whole{sum.constant, sum.constant};
@@ -251,7 +252,7 @@ class Sum {
       }
       if (!narrow(part.x, part.y, quotient(rest, part.coefficient))) return false;
     }
-    return divided || negation_agrees();
+    return !is_whole_sum(own) || negation_agrees();
   }
 
  private:
@@ -290,8 +291,7 @@ class Sum {
     const Linear negation = times(model_.terms.atom(symbol_.atom).args[0], -1);
     for (const Symbol& other : state_.symbols) {
       const Atom& atom = model_.terms.atom(other.atom);
-      const bool undivided = atom.kind == Atom::Kind::opaque && atom.function == Function::add;
-      if (!undivided || other.item != symbol_.item || !(atom.args[0] == negation)) continue;
+      if (!is_whole_sum(atom) || other.item != symbol_.item || !(atom.args[0] == negation)) continue;
       if (!narrow(other.value, 0, times(of(symbol_.value, 0), -1))) return false;
     }
     return true;
@@ -347,7 +347,8 @@ bool sums_agree(const Model& model, State& state) {
   constexpr int rounds = 3;  // one narrowing may allow the next; stopping early loses nothing but precision
   for (int round = 0; round < rounds; ++round) {
     for (const Symbol& symbol : state.symbols) {
-      if (is_sum(model.terms.atom(symbol.atom)) && !Sum(model, state, symbol).agree()) return false;
+      const Atom& atom = model.terms.atom(symbol.atom);
+      if (is_sum(atom) && !atom.uses_counter && !Sum(model, state, symbol).agree()) return false;
     }
   }
   return true;
