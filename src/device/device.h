@@ -162,8 +162,8 @@ struct WorkItem {
   double apart_store_share = 0;    // of that, what lanes feel that change places: one stores while others compute
   double staged_store_share = 0;   // results stored by the copy engine: of the cycles, what holds no lane
   double hidden_share = 0;         // of what is not the limit: what still costs
-  double serial_factor = 0;       // time of lanes without overlap of their own: two, or in loops that differ or are cut
-  double many_serial_factor = 0;  // of more than two that compute operands, elsewhere
+  double serial_factor = 0;  // time in loops that end in a cut tile; of lanes without overlap: two, or loops differ
+  double many_serial_factor = 0;       // of more than two that compute operands, elsewhere
   double staying_blocks_factor = 0;    // time with several blocks on an execution unit that stay there: of the sum of
   double staying_blocks_exponent = 0;  // what one takes alone and what the units are busy with all, both so raised
   double uncoordinated_factor = 0;     // time with several blocks on an execution unit that nothing coordinates

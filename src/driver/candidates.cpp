@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 2> switch_names = {"off", "on"};
 constexpr std::array<std::string_view, 2> share_names = {"rows", "sums"};
 constexpr std::string_view known_keys =
     "split, row, column, stream, element, lanes, teams, blocks, share, overlap, depth, outer, turns, staged, order, "
-    "raster, band, cluster, walk, pass, bulk";
+    "raster, band, cluster, walk, hold, pass, bulk";
 
 std::optional<int> number(const std::string& text) {
   int value = 0;
@@ -121,6 +121,7 @@ Result<void> force_one(Choices& c, const std::string& key, const std::string& te
     c.partition.apart = teams->axis;
     return {};
   }
+  if (key == "hold") return set(one_of(key, text, switch_names), [&](int v) { c.partition.hold = v == 1; });
   if (key == "pass") return set(one_of(key, text, switch_names), [&](int v) { c.pass_over = v == 1; });
   if (key == "bulk") return set(one_of(key, text, switch_names), [&](int v) { c.bulk = v == 1; });
   return fail("there is no choice named '{}'; known are {}", key, known_keys);
@@ -284,6 +285,7 @@ std::string describe(const Choices& c, bool products) {
   if (c.partition.band != 0) add("band", c.partition.band);
   if (c.partition.cluster != 1) add("cluster", along(c.partition.along, c.partition.cluster));
   if (!c.walk.axis.empty()) add("walk", along(c.walk.axis, c.walk.length));
+  if (c.partition.hold) add("hold", "on");
   if (c.schedule.turns) add("turns", "on");
   if (c.schedule.staged_stores) add("staged", "on");
   if (!c.pass_over) add("pass", "off");

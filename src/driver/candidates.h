@@ -18,8 +18,8 @@ struct Candidate {
 using Forced = std::vector<std::pair<std::string, std::string>>;
 
 // Puts the forced choices over `choices`. Keys: split, row, column, stream, element, lanes, teams, blocks, share,
-// overlap, depth, outer, turns, staged, order, raster, band, cluster, walk, pass, bulk. Unknown keys and values are
-// errors that list the known.
+// overlap, depth, outer, turns, staged, order, raster, band, cluster, walk, hold, pass, bulk. Unknown keys and values
+// are errors that list the known.
 [[nodiscard]] Result<void> force(Choices& choices, const Forced& forced);
 
 // Best first; never empty. What is forced narrows down what the search ranks; where nothing ranked has it, it is put

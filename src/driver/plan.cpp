@@ -61,7 +61,7 @@ Result<std::size_t> variant_for(const Plan& plan, const kernel::Kernel& kernel, 
 
 namespace {
 
-constexpr int format_version = 9;
+constexpr int format_version = 10;
 constexpr std::string_view magic = "pipethreader plan\n";
 
 json choices_to_json(const Choices& c) {
@@ -78,6 +78,7 @@ json choices_to_json(const Choices& c) {
           {"order", static_cast<int>(c.partition.order)},
           {"raster", c.partition.raster},
           {"band", c.partition.band},
+          {"hold", c.partition.hold},
           {"cluster", c.partition.cluster},
           {"along", c.partition.along},
           {"overlap", static_cast<int>(c.schedule.overlap)},
@@ -106,6 +107,7 @@ Choices choices_from_json(const json& j) {
   c.partition.order = static_cast<partition::Order>(j.at("order").get<int>());
   c.partition.raster = j.at("raster");
   c.partition.band = j.at("band");
+  c.partition.hold = j.at("hold");
   c.partition.cluster = j.at("cluster");
   c.partition.along = j.at("along");
   c.schedule.overlap = static_cast<schedule::Overlap>(j.at("overlap").get<int>());

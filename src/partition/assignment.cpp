@@ -165,7 +165,7 @@ class Assigner {
     ProductPlace& place = result_.products[id];
     const bool masked = masks_points(context, p.k);
     const bool a_computed = !loaded(p.a);
-    if (a_computed || masked) {
+    if (a_computed || masked || held(p.a, context)) {
       const auto known = std::find_if(result_.domains.begin(), result_.domains.end(),
                                       [&](const auto& d) { return contains(d.first, p.m) && contains(d.first, p.k); });
       if (known == result_.domains.end()) {
@@ -185,6 +185,12 @@ class Assigner {
     }
     in_shared(p.b);
     return {};
+  }
+
+  // Whether the operand is loaded outside a loop that the product stands in, and shall stay in registers meanwhile.
+  bool held(ValueId v, const Context& context) const {
+    const auto load = loads_.find(v);
+    return partition_.choice.hold && load != loads_.end() && load->second.second.loops.size() < context.loops.size();
   }
 
   void in_shared(ValueId v) {

@@ -42,6 +42,7 @@ struct Place {
 struct ProductPlace {
   bool swapped = false;
   bool a_in_registers = false;
+  bool operator==(const ProductPlace&) const = default;
 };
 
 // The last dim of a partial value: which lane of the threads that share a row holds a share of its element. No axis of

@@ -38,6 +38,7 @@ struct Choice {
   std::string along;  // the parallel axis that the blocks of a cluster lie along; empty: that of the rows
   // Where loops' ranges depend on some axes: tiles of the others that are walked together, at most; 0: all.
   int band = 0;
+  bool hold = false;  // operands that products in a loop read again in each iteration stay in registers
   bool operator==(const Choice&) const = default;
 };
 

@@ -50,7 +50,9 @@ class Liveness {
       ++time_;
       if (const auto* entry = std::get_if<Entry>(&item.node)) {
         const task::Task& t = graph_[entry->task];
-        for (const ValueId v : t.reads) use(v);
+        if (entry->part != schedule::Part::move) {  // which reads what was prepared
+          for (const ValueId v : t.reads) use(v);
+        }
         if (!t.writes) continue;
         if (entry->part == schedule::Part::prepare || entry->part == schedule::Part::move)
           use(schedule::prepared(graph_, *t.writes));

@@ -68,21 +68,37 @@ class Ranking {
   void try_schedules(partition::Partition cut) {
     copies_limit_ = false;
     if (uneven_ && graph_.walk.length == 1) cut.choice.band = band_for_l2(graph_, cut, device_);
-    auto assignment = partition::assign(graph_, cut);
+    const auto assignment = partition::assign(graph_, cut);
     if (!assignment) {
       last_ = assignment.error();
       return;
     }
-    // The stronger overlap where both take as long, and results through the copy engine.
+    partition::Partition held = cut;
+    held.choice.hold = true;
+    const auto other = partition::assign(graph_, held);
+    if (other && other->products != assignment->products) try_overlaps(held, *other, *assignment);
+    try_overlaps(cut, *assignment, *assignment);
+  }
+
+  // What products save that find operands in registers is less than what the simulation is off by: `timed` is where
+  // they find them in shared memory, so that both take as long, and the first is taken.
+  void try_overlaps(const partition::Partition& cut, const partition::Assignment& assignment,
+                    const partition::Assignment& timed) {
+    // Of the schedules of these tiles that take as long: what leaves lanes more room where memory is the limit, then
+    // the stronger overlap, then results through the copy engine.
+    const auto first = static_cast<std::ptrdiff_t>(found_.size());
     for (const Overlap overlap : {Overlap::delayed, Overlap::deferred, Overlap::serial}) {
       if (!products_ && overlap != Overlap::serial) continue;
       if (products_ && cut.choice.order != Order::single) {
-        consider(cut, *assignment, overlap, true, 1);
-        consider(cut, *assignment, overlap, true, 2);
-        consider(cut, *assignment, overlap, false, 2);
+        consider(cut, assignment, timed, overlap, true, 1);
+        consider(cut, assignment, timed, overlap, true, 2);
+        consider(cut, assignment, timed, overlap, false, 2);
       }
-      consider(cut, *assignment, overlap, false, 1);
+      consider(cut, assignment, timed, overlap, false, 1);
     }
+    std::stable_sort(found_.begin() + first, found_.end(), [](const Candidate& a, const Candidate& b) {
+      return std::pair(a.predicted_us, a.compute_us) < std::pair(b.predicted_us, b.compute_us);
+    });
   }
 
   std::vector<partition::Choice> product_choices() const {
@@ -197,8 +213,8 @@ class Ranking {
     return bytes;
   }
 
-  void consider(const partition::Partition& cut, const partition::Assignment& assignment, Overlap overlap, bool staged,
-                int outer) {
+  void consider(const partition::Partition& cut, const partition::Assignment& assignment,
+                const partition::Assignment& timed, Overlap overlap, bool staged, int outer) {
     Candidate candidate;
     candidate.walk = graph_.walk;
     candidate.schedule.staged_stores = staged;
@@ -209,7 +225,8 @@ class Ranking {
     candidate.schedule.outer = outer;
     auto program = schedule::greedy(graph_, cut, assignment, candidate.schedule);
     if (!program) return;
-    if (outer > 1 && !fills_outside_loops(*program)) return;
+    const bool kept = keeps_slots(*program, assignment);
+    if (outer > 1 && !kept) return;
     const int stages = deepest(program->computer);
     // A stronger overlap that ends in the same schedule is not a candidate of its own.
     if (overlap != Overlap::serial && products_) {
@@ -234,14 +251,30 @@ class Ranking {
     if (widest_accumulator(assignment) + device_.assembler.mma_registers > device_.registers.per_unit / threads_of(cut))
       return;
     candidate.schedule.depth = depth;
-    program = schedule::greedy(graph_, cut, assignment, candidate.schedule);
-    predict(candidate, cut, assignment, *program);
+    // A slot that is free once registers hold what came is filled for the next work item as early as a second one.
+    schedule::Choice like = candidate.schedule;
+    if (!kept) like.outer = 2;
+    program = schedule::greedy(graph_, cut, timed, like);
+    if (!program) return;
+    predict(candidate, cut, timed, *program);
     found_.push_back(candidate);
   }
 
-  static bool fills_outside_loops(const schedule::Program& program) {
-    return std::any_of(program.rings.begin(), program.rings.end(),
-                       [](const schedule::RingPlan& ring) { return ring.level.empty(); });
+  // Whether loops read slots that are filled outside of them: all that are not fetched into registers at once.
+  bool keeps_slots(const schedule::Program& program, const partition::Assignment& assignment) const {
+    const auto reads = [&](const auto& product, kernel::ValueId v, bool in_registers) {
+      const task::Product p = partition::oriented(graph_, assignment, product.first);
+      return in_registers ? p.a == v && product.second.a_in_registers
+                          : p.b == v || (p.a == v && !product.second.a_in_registers);
+    };
+    const auto held = [&](kernel::ValueId v) {
+      const auto& products = assignment.products;
+      return std::ranges::any_of(products, [&](const auto& p) { return reads(p, v, true); }) &&
+             std::ranges::none_of(products, [&](const auto& p) { return reads(p, v, false); });
+    };
+    return std::ranges::any_of(program.rings, [&](const schedule::RingPlan& ring) {
+      return ring.level.empty() && !std::ranges::all_of(ring.values, held);
+    });
   }
 
   void note_least(const Candidate& c) {
@@ -361,11 +394,11 @@ class Ranking {
     // Blocks that share a unit by chance overlap worse than lanes that are scheduled.
     if (cut.has_products && together > 1 && cut.choice.order == Order::single)
       compute *= device_.work_item.uncoordinated_factor;
-    if (cut.has_products && cut.all_lanes() > 1 && cut.choice.blocks == 1 && !program.changes_places &&
-        candidate.schedule.overlap == Overlap::serial) {
-      if (uneven_ || ragged(cut) || cut.all_lanes() == 2)
+    if (cut.has_products && cut.all_lanes() > 1 && cut.choice.blocks == 1 && !program.changes_places) {
+      const bool serial = candidate.schedule.overlap == Overlap::serial;
+      if (ragged(cut) || (serial && (uneven_ || cut.all_lanes() == 2)))
         compute *= device_.work_item.serial_factor;
-      else if (computes_operands(assignment))
+      else if (serial && computes_operands(assignment))
         compute *= device_.work_item.many_serial_factor;
     }
     const double l2 = items * timeline.bytes / (device_.rate_per_cycle(device::Resource::l2) * units) / clock;
@@ -373,15 +406,18 @@ class Ranking {
     for (const kernel::Tensor& t : graph_.kernel.tensors) tensors += tensor_bytes(t);
     const double dram = tensors / (device_.rate_per_cycle(device::Resource::dram) * units) / clock;
     candidate.predicted_us = alike(std::max({compute, l2, dram}) + device_.launch.kernel_microseconds);
+    candidate.compute_us = alike(compute + device_.launch.kernel_microseconds);
     candidate.bound = compute >= l2 && compute >= dram
                           ? (busy * together >= per_item ? "busy units" : "latency of a work item")
                       : l2 >= dram ? "L2 to execution units"
                                    : "device memory";
   }
 
-  static bool computes_operands(const partition::Assignment& assignment) {
-    return std::any_of(assignment.products.begin(), assignment.products.end(),
-                       [](const auto& product) { return product.second.a_in_registers; });
+  bool computes_operands(const partition::Assignment& assignment) const {
+    return std::any_of(assignment.products.begin(), assignment.products.end(), [&](const auto& product) {
+      const kernel::ValueId a = partition::oriented(graph_, assignment, product.first).a;
+      return product.second.a_in_registers && !assignment[a].staged;
+    });
   }
 
   // A loop ends in a tile that is cut, so that each iteration asks whether it is that one.

@@ -18,6 +18,7 @@ struct Candidate {
   partition::Choice partition;
   schedule::Choice schedule;
   double predicted_us = 0;
+  double compute_us = 0;          // what lanes alone would take
   std::string bound;              // what the time is spent on
   int registers = 0;              // estimated, of a computing thread
   std::int64_t shared_bytes = 0;  // rings and scratch

@@ -266,7 +266,7 @@ TEST(Choices, AreDescribedInTheWordsThatForceThem) {
   const std::string all =
       "split=4 row=64 column=32 stream=16 lanes=1 overlap=serial depth=1 order=persistent share=sums teams=h:2 "
       "blocks=2 "
-      "outer=2 raster=8 band=3 cluster=g:2 walk=c:8 turns=on staged=on pass=off bulk=off";
+      "outer=2 raster=8 band=3 cluster=g:2 walk=c:8 hold=on turns=on staged=on pass=off bulk=off";
   Forced forced;
   std::istringstream in(all);
   for (std::string word; in >> word;)

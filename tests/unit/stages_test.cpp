@@ -1,5 +1,6 @@
 // The middle of the compiler on kernels of the library: what becomes a product, how tiles propagate, what overlaps, and
 // what the search refuses.
+#include <algorithm>
 #include <ctime>
 
 #include <gtest/gtest.h>
@@ -280,6 +281,33 @@ TEST(Layout, SumsThatOnlyTheEndNeedsStayInShares) {
   EXPECT_EQ(partial("0", "l[i] = l[i] * l[i] + sum[j] s[i,j]; m[i] = max(m[i], 1);\n"), 0U);  // not linear
 }
 
+// What is loaded outside the loop that a product stands in may stay in registers; what the loop loads may not.
+TEST(Layout, OperandsThatALoopReadsAgainMayStayInRegisters) {
+  const auto graph = task::build(attention(4096, 128));
+  ASSERT_TRUE(graph) << graph.error().format();
+  partition::Choice choice;
+  choice.row = 128;
+  choice.stream = 128;
+  for (const bool hold : {false, true}) {
+    choice.hold = hold;
+    const auto cut = partition::propagate(*graph, choice);
+    ASSERT_TRUE(cut) << cut.error().format();
+    const auto assignment = partition::assign(*graph, *cut);
+    ASSERT_TRUE(assignment) << assignment.error().format();
+    for (std::size_t v = 0; v < graph->kernel.values.size(); ++v) {
+      const std::string& name = graph->kernel.values[v].name;
+      const partition::Place& place = (*assignment)[kernel::ValueId(v)];
+      if (name == "q_tile") {
+        EXPECT_TRUE(place.staged);
+        EXPECT_EQ(place.in_registers, hold);
+      }
+      if (name == "k_tile" || name == "v_tile") {
+        EXPECT_TRUE(place.staged && !place.in_registers) << name;
+      }
+    }
+  }
+}
+
 TEST(Schedule, DelayedProductRunsUnderTheNextArithmetic) {
   driver::Choices choices;
   choices.schedule.overlap = schedule::Overlap::delayed;
@@ -367,6 +395,22 @@ TEST(Search, FindsAllThatFitAndIsDeterministic) {
       EXPECT_LE((*first)[i - 1].predicted_us, (*first)[i].predicted_us);
     }
   }
+}
+
+// Where registers allow it, operands that a loop reads again stay there, in one slot for all work items; else the same
+// schedule without.
+TEST(Search, HoldsOperandsWhereRegistersAllow) {
+  const auto ranked = search::rank(attention(4096, 128), h100());
+  ASSERT_TRUE(ranked) << ranked.error().format();
+  const search::Candidate& best = ranked->front();
+  EXPECT_TRUE(best.partition.hold);
+  EXPECT_EQ(best.schedule.outer, 1);
+  EXPECT_TRUE(std::ranges::any_of(*ranked, [&](const search::Candidate& c) {
+    return !c.partition.hold && c.partition.stream == best.partition.stream && c.partition.row == best.partition.row;
+  }));
+  const auto wide = search::rank(attention(4096, 256), h100());
+  ASSERT_TRUE(wide) << wide.error().format();
+  EXPECT_FALSE(wide->front().partition.hold);
 }
 
 // Rows that do not stay on chip take the time that memory takes, whether or not their length is known.
